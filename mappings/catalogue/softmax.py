@@ -1,0 +1,29 @@
+"""Softmax: every class gets a share that grows exponentially with its logit."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from mappings.base import Mapping, Row
+from mappings.gibbs import gibbs
+from mappings.rows import maximum, scaled
+from mappings.solution import Solution
+
+
+class Softmax(Mapping):
+    """Softmax: every class gets a share that grows exponentially with its logit.
+
+    p_i = e^{z_i} / Σ_j e^{z_j} with z = x/T. The normalizer is log Σ_j e^{z_j}. Log-probabilities
+    stay finite where the probability underflows. T → 0 shares the mass among the maxima,
+    T → ∞ is uniform. Cost: O(n).
+
+    Reference: Boltzmann 1868; Bridle 1990, "Probabilistic Interpretation of Feedforward
+    Classification Network Outputs".
+    """
+
+    name: Literal["softmax"] = "softmax"
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        top = maximum(logits)
+        scores = scaled(logits, top, row["temperature"])
+        return gibbs(scores, offset=top.double() / row["temperature"])

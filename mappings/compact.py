@@ -1,0 +1,47 @@
+"""The few classes of a row that matter, gathered out of a vocabulary."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The kept classes of each row, side by side.
+
+    Attributes:
+        values: (rows, kept) the logits kept, −inf where padded.
+        classes: (rows, kept) int64 class ids, ascending, −1 where padded.
+    """
+
+    values: Tensor
+    classes: Tensor
+
+
+def gather(logits: Tensor, keep: Tensor) -> Kept:
+    """Gathers the logits where `keep` (rows, classes) is true."""
+    rows = keep.shape[0]
+    row, cls, slot, width = positions(keep)
+    values = logits.new_full((rows, width), -torch.inf)
+    classes = torch.full((rows, width), -1, dtype=torch.int64, device=logits.device)
+    values[row, slot] = logits[row, cls]
+    classes[row, slot] = cls
+    return Kept(values, classes)
+
+
+def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Row, class id and place within its row of every true entry, and the longest row's count."""
+    row, cls = keep.nonzero(as_tuple=True)
+    counts = torch.bincount(row, minlength=keep.shape[0])
+    starts = counts.cumsum(0) - counts
+    slot = torch.arange(row.numel(), device=keep.device) - starts[row]
+    return row, cls, slot, int(counts.max()) if counts.numel() else 0
+
+
+def along(values: Tensor, classes: Tensor | None) -> Tensor:
+    """Per-class values (rows or 1, classes) at the kept class ids; 0 where padded."""
+    if classes is None:
+        return values
+    taken = values.expand(classes.shape[0], -1).gather(-1, classes.clamp_min(0))
+    return torch.where(classes >= 0, taken, 0)

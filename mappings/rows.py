@@ -1,0 +1,64 @@
+"""Row arithmetic whose bits depend on the row alone, never on the batch around it.
+
+torch splits long reductions over threads by the shape of the whole batch, so a row's plain
+`sum` changes bits with its neighbours. Everything here keeps one order of operations: the same
+row, padded with more zeros or masked classes, among other rows, gives the same bits.
+"""
+
+import torch
+from torch import Tensor
+
+BLOCK = 128
+"""Classes summed by one call of torch (a count); measured to be invariant on a CPU."""
+
+HUGE = 1e291
+"""Logits above this can overflow a difference in float64."""
+
+
+def row_sum(values: Tensor) -> Tensor:
+    """Sums the last dimension, (..., classes) to (..., 1), pairwise and batch-invariantly.
+
+    Appended zeros change nothing, not even the last bit.
+    """
+    classes = values.shape[-1]
+    blocks = classes // BLOCK
+    whole = blocks * BLOCK
+    if values.is_cuda:
+        # Which order a GPU reduces in depends on the shape: fold from the start.
+        sums, folded = values, classes
+    else:
+        parts = [values[..., :whole].unflatten(-1, (blocks, BLOCK)).sum(-1)] if blocks else []
+        if whole < classes:
+            tail = values.new_zeros(*values.shape[:-1], BLOCK)
+            tail[..., : classes - whole] = values[..., whole:]
+            parts.append(tail.sum(-1, keepdim=True))
+        sums = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        folded = sums.shape[-1]
+    while folded > 1:
+        half = 1 << ((folded - 1).bit_length() - 1)
+        head = sums[..., :half].clone()
+        head[..., : folded - half] += sums[..., half:folded]
+        sums, folded = head, half
+    return sums
+
+
+def maximum(logits: Tensor) -> Tensor:
+    """The largest logit of each row, (rows, 1); NaN when the row holds one."""
+    return logits.amax(dim=-1, keepdim=True)
+
+
+def scaled(logits: Tensor, top: Tensor, temperature: Tensor) -> Tensor:
+    """(x − max x)/T in float64, at most 0 where `top` is the maximum; −inf where masked.
+
+    T = 0 is the limit: 0 at the maxima and −inf elsewhere. The maximum is subtracted before the
+    division, so that T = 1e-30 keeps every digit of the difference.
+    """
+    values, peak = logits.double(), top.double()
+    result = (values - peak).div_(temperature)
+    if bool((peak > HUGE).any()):
+        halves = (values * 0.5 - peak * 0.5) / (temperature * 0.5)
+        result = torch.where(peak > HUGE, halves, result)
+    if bool((temperature == 0).any()):
+        limit = torch.where(values == peak, 0.0, -torch.inf)
+        result = torch.where(temperature == 0, limit, result)
+    return result
