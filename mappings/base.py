@@ -3,10 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag
+from pydantic.fields import FieldInfo
 from torch import Tensor
 
 from mappings.errors import InvalidParameter
@@ -41,6 +42,38 @@ Row = dict[str, Tensor]
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=1 << 53)]
+ClassId = Annotated[int, Field(ge=0, lt=1 << 53)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 64)]
+
+
+def _weights(value: object) -> Tensor:
+    """Weights (classes,) or (rows, classes) as float64; shorter rows are padded with NaN."""
+    if isinstance(value, Tensor):
+        weights = value.double()
+    else:
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if not isinstance(value, list) or not value:
+            raise ValueError("must be a list of numbers, one a class, or one such list a row")
+        nested = [entry for entry in value if isinstance(entry, list)]
+        lines = nested if len(nested) == len(value) else [value]
+        if any(kind not in (int, float) for line in lines for kind in set(map(type, line))):
+            raise ValueError("every weight must be a number")
+        width = max(len(line) for line in lines)
+        padded = [line + [torch.nan] * (width - len(line)) for line in lines]
+        weights = torch.tensor(padded if nested else padded[0], dtype=torch.float64)
+    if weights.ndim not in (1, 2) or bool((weights < 0).any() | weights.isinf().any()):
+        raise ValueError("every weight must be a finite number of at least 0")
+    return weights
+
+
+ClassWeights = Annotated[
+    Tensor,
+    PlainValidator(_weights, json_schema_input_type=list[float] | list[list[float]]),
+    PerClassMark(),
+]
+"""Nonnegative numbers, one a class, or rows × classes."""
 
 
 class Parameters(BaseModel):
@@ -62,20 +95,12 @@ class Parameters(BaseModel):
     @classmethod
     def per_row_fields(cls) -> tuple[str, ...]:
         """Names of the fields that take one value a row."""
-        return tuple(
-            name
-            for name, field in cls.model_fields.items()
-            if any(isinstance(mark, PerRowMark) for mark in field.metadata)
-        )
+        return tuple(name for name, field in cls.model_fields.items() if _has(field, PerRowMark))
 
     @classmethod
     def per_class_fields(cls) -> tuple[str, ...]:
         """Names of the fields that take one value a class."""
-        return tuple(
-            name
-            for name, field in cls.model_fields.items()
-            if any(isinstance(mark, PerClassMark) for mark in field.metadata)
-        )
+        return tuple(name for name, field in cls.model_fields.items() if _has(field, PerClassMark))
 
     @classmethod
     def static_fields(cls) -> tuple[str, ...]:
@@ -93,9 +118,7 @@ class Parameters(BaseModel):
         for name in self.per_row_fields():
             value = getattr(self, name)
             if isinstance(value, list) and len(value) != rows:
-                message = (
-                    f"{name} has {len(value)} values for {rows} rows; give one, or one a row"
-                )
+                message = f"{name} has {len(value)} values for {rows} rows; give one, or one a row"
                 raise InvalidParameter.at((name,), message)
 
     def take(self, start: int, stop: int) -> Self:
@@ -121,6 +144,14 @@ class Parameters(BaseModel):
         for name in self.per_class_fields():
             bound[name] = torch.atleast_2d(getattr(self, name)).to(device)
         return bound
+
+
+def _has(field: FieldInfo, mark: type) -> bool:
+    """Whether a field carries a mark, also inside `... | None`."""
+    metadata = [*field.metadata]
+    for member in get_args(field.annotation):
+        metadata += getattr(member, "__metadata__", ())
+    return any(isinstance(entry, mark) for entry in metadata)
 
 
 def _column(value: float | Sequence[float], rows: int) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mappings.compact import Kept, gather
 from mappings.rows import row_sum
+from mappings.solution import Solution
 
 ITERATIONS = 200
 """A bound that no row reaches (a count): about 10 Newton steps or 60 halvings are usual."""
@@ -52,6 +53,22 @@ def simplex_threshold(scores: Tensor) -> Tensor:
             break
         threshold = torch.where(climbs, following, threshold)
     return threshold
+
+
+def projection(scores: Tensor, classes: Tensor, offset: Tensor | None = None) -> Solution:
+    """The solution p = [1 + y − s]₊ of kept classes; with `offset` its threshold τ as normalizer.
+
+    Args:
+        scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
+        classes: (rows, kept) class ids.
+        offset: (rows, 1) the largest z, subtracted from the scores.
+    """
+    shift = simplex_threshold(scores)
+    probabilities = (1 + scores - shift).clamp_(min=0)
+    normalizer = None if offset is None else (offset - 1 + shift).squeeze(-1)
+    return Solution(
+        probabilities, lambda: torch.log1p((scores - shift).clamp(min=-1)), classes, normalizer
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +157,9 @@ def _steep_roots(scores: Tensor, beta: Tensor) -> Roots:
     above = torch.where(support, beta * (scores - least), 0)
     smallest = 1 / row_sum(support.double())
     for _ in range(ITERATIONS):
-        logs = torch.where(support, ((beta * smallest.log()).exp() + above).log() / beta, -torch.inf)
+        logs = torch.where(
+            support, ((beta * smallest.log()).exp() + above).log() / beta, -torch.inf
+        )
         slope = row_sum(torch.where(support, ((beta - 1) * (smallest.log() - logs)).exp(), 0))
         following = (smallest - (row_sum(logs.exp()) - 1) / slope).clamp(min=1e-300)
         falls = following < smallest

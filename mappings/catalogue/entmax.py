@@ -44,9 +44,7 @@ class Entmax(Mapping):
         kept = candidates(logits, top, reach)
         roots = entmax_roots(scaled(kept.values, top, temperature), beta)
         peak = top.double() / temperature
-        normalizer = torch.where(
-            beta == LIMIT, peak + roots.shift, beta * (peak + roots.shift) - 1
-        )
+        normalizer = torch.where(beta == LIMIT, peak + roots.shift, beta * (peak + roots.shift) - 1)
         return Solution(
             roots.probabilities,
             lambda: roots.log_probabilities,

@@ -1,0 +1,40 @@
+"""r-softmax: softmax that gives a chosen share of the classes exactly zero."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mappings.base import Fraction, Mapping, PerRow, Row
+from mappings.gibbs import gibbs
+from mappings.quantile import quantile
+from mappings.rows import maximum, scaled
+from mappings.solution import Solution
+
+
+class RSoftmax(Mapping):
+    """r-softmax: softmax that gives a chosen share r of the classes exactly zero.
+
+    t-softmax with t = max z − quantile(z, r), the quantile interpolated linearly over the n
+    unmasked logits. r = k/n gives k zeros when values are distinct; r = 0 still zeroes the
+    smallest (the paper's formula, kept). Where the quantile is the maximum itself (r = 1, ties
+    at the top, equal logits) it is the limit: the maxima share the mass. Cost: O(n).
+
+    Reference: Bałazy, Struski, Śmieja, Tabor 2023, "r-softmax: Generalized Softmax with
+    Controllable Sparsity Rate".
+    """
+
+    name: Literal["r_softmax"] = "r_softmax"
+    r: PerRow[Fraction] = 0.5
+    """The share of unmasked classes to get zero (dimensionless)."""
+
+    sparse = True
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        top = maximum(logits)
+        scores = scaled(logits, top, row["temperature"])
+        values, cut = logits.double(), quantile(logits, row["r"])
+        # Weights in units of the logits: the temperature is a common factor of them all.
+        weighed = (values - cut).clamp_(min=0).log_() + scores
+        limit = torch.where(values == top, 0.0, -torch.inf)
+        return gibbs(torch.where(cut >= top, limit, weighed))

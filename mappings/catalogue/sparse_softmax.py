@@ -1,0 +1,57 @@
+"""Sparse softmax: softmax over the top-k, top-p classes, exact zeros elsewhere."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mappings.base import Count, Fraction, Mapping, PerRow, Row
+from mappings.compact import along, gather
+from mappings.gibbs import gibbs
+from mappings.rows import maximum, scaled
+from mappings.selection import Ties, largest, nucleus
+from mappings.solution import Solution
+
+
+class SparseSoftmax(Mapping):
+    """Sparse softmax: softmax over the top-k, then top-p classes, exact zeros elsewhere.
+
+    p = softmax(z) over Ω, z = x/T: Ω is the k largest, then of these the shortest prefix by
+    descending probability that leaves a tail of at most (1 − p)(1 + 1e-6). Order is by value,
+    then by lower class id; ties "first" keeps exactly so many, "all" also what equals the last
+    one kept. k ≥ n and p = 1 keep all; p = 0 keeps one. The normalizer is log Σ_Ω e^{z_j}.
+    Cost: O(n log k); a whole row is sorted only when a nucleus is nearly the row.
+
+    Reference: Fan, Lewis, Dauphin 2018, "Hierarchical Neural Story Generation" (top-k);
+    Holtzman, Buys, Du, Forbes, Choi 2020, "The Curious Case of Neural Text Degeneration" (top-p).
+    """
+
+    name: Literal["sparse_softmax"] = "sparse_softmax"
+    k: PerRow[Count] | None = None
+    """Classes kept (a count); null keeps all."""
+    p: PerRow[Fraction] | None = None
+    """Mass kept of what k left (a probability); null keeps all."""
+    ties: Ties = "first"
+    """What happens to classes equal to the last one kept."""
+
+    sparse = True
+    monotone = True
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        top, temperature = maximum(logits), row["temperature"]
+        offset = top.double() / temperature
+        if "k" not in row and "p" not in row:
+            return gibbs(scaled(logits, top, temperature), offset=offset)
+        kept = gather(
+            logits, largest(logits, row["k"], self.ties) if "k" in row else logits > -torch.inf
+        )
+        values, classes = kept.values, kept.classes
+        if "p" in row:
+            counts = nucleus(scaled(values, top, temperature), row["p"])
+            # At T = 0 everything below the maximum has left already.
+            alive = torch.where((temperature == 0) & (values < top), -torch.inf, values)
+            inside = largest(alive, counts, self.ties)
+            values = torch.where(inside, values, -torch.inf)
+            narrowed = gather(values, inside)
+            values, classes = narrowed.values, along(classes, narrowed.classes)
+        return gibbs(scaled(values, top, temperature), classes, offset)

@@ -1,0 +1,43 @@
+"""Sparsehourglass: sparsemax scaled by the row's own sum."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.rows import maximum, row_sum, scaled
+from mappings.solution import Solution
+from mappings.threshold import candidates, projection
+
+
+class Sparsehourglass(Mapping):
+    """Sparsehourglass: sparsemax of logits scaled by their own sum, between scale and shift.
+
+    p = sparsemax(z · (1 + nq)/(|Σz| + nq)), z = x/T, n the unmasked classes. q → 0 is invariant
+    to scale (sum normalization for positive logits), q → ∞ is sparsemax, invariant to shift.
+    Equal logits get equal probabilities. Cost: O(n) to prune, then a few steps over the
+    candidates.
+
+    Reference: Laha, Chemmengath, Agrawal, Khapra, Sankaranarayanan, Ramaswamy 2018, "On
+    Controllable Sparse Alternatives to Softmax".
+    """
+
+    name: Literal["sparsehourglass"] = "sparsehourglass"
+    temperature: PerRow[Positive] = 1.0
+    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    q: PerRow[Positive] = 1.0
+    """The weight of shift invariance against scale invariance (dimensionless)."""
+
+    shift_invariant = False
+    sparse = True
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        top = maximum(logits)
+        masked = logits == -torch.inf
+        total = row_sum(torch.where(masked, 0, logits).double()).abs()
+        weight = row_sum((~masked).double()) * row["q"]
+        # (x − max x)/width is the difference of the scaled z; T is in it already.
+        width = (total + weight * row["temperature"]) / (1 + weight)
+        kept = candidates(logits, top, width)
+        return projection(scaled(kept.values, top, width), kept.classes)

@@ -1,0 +1,33 @@
+"""Sparsemax: the nearest point of the simplex, with exact zeros."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from mappings.base import Mapping, Row
+from mappings.rows import maximum, scaled
+from mappings.solution import Solution
+from mappings.threshold import candidates, projection
+
+
+class Sparsemax(Mapping):
+    """Sparsemax: the nearest point of the simplex, with exact zeros.
+
+    p_i = [z_i − τ]₊ with z = x/T and τ from Σp = 1: the Euclidean projection of z. The
+    normalizer is τ. Equal logits get equal probabilities; a class 1 or more below the maximum
+    (in z) gets zero. T → 0 shares the mass among the maxima, T → ∞ is uniform. Cost: O(n) to
+    prune, then a few steps over the candidates.
+
+    Reference: Martins and Astudillo 2016, "From Softmax to Sparsemax"; the steps are Michelot's
+    of 1986.
+    """
+
+    name: Literal["sparsemax"] = "sparsemax"
+
+    sparse = True
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        top, temperature = maximum(logits), row["temperature"]
+        kept = candidates(logits, top, temperature)
+        scores = scaled(kept.values, top, temperature)
+        return projection(scores, kept.classes, offset=top.double() / temperature)

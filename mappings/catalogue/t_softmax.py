@@ -1,0 +1,32 @@
+"""t-softmax: softmax whose classes further than t below the maximum are cut off."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.gibbs import gibbs
+from mappings.rows import maximum, scaled
+from mappings.solution import Solution
+
+
+class TSoftmax(Mapping):
+    """t-softmax: softmax whose classes further than t below the maximum get exactly zero.
+
+    p_i = w_i e^{z_i}/Σ_j w_j e^{z_j} with w_i = [z_i + t − max z]₊, z = x/T: continuous at the
+    cut. t → 0 shares the mass among the maxima, t → ∞ is softmax. Equal logits get equal
+    probabilities. Cost: O(n).
+
+    Reference: Bałazy, Struski, Śmieja, Tabor 2023, "r-softmax: Generalized Softmax with
+    Controllable Sparsity Rate".
+    """
+
+    name: Literal["t_softmax"] = "t_softmax"
+    t: PerRow[Positive] = 1.0
+    """How far below the maximum a class keeps weight (in units of z = x/T)."""
+
+    sparse = True
+
+    def solve(self, logits: Tensor, row: Row) -> Solution:
+        scores = scaled(logits, maximum(logits), row["temperature"])
+        return gibbs((scores + row["t"]).clamp_(min=0).log_() + scores)
