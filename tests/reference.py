@@ -154,7 +154,7 @@ def taylor_softmax(x: Row, temperature: Number, order: Number = 2) -> Distributi
     )
 
 
-def spherical_softmax(x: Row, temperature: Number, epsilon: Number = mp.mpf(0)) -> Distribution:
+def spherical_softmax(x: Row, temperature: Number, epsilon: Number = 0) -> Distribution:
     return _proportional([(value / temperature) ** 2 + epsilon for value in x])
 
 
@@ -167,12 +167,12 @@ def normalized(x: Row, temperature: Number, function: str = "sigmoid") -> Distri
     return _proportional([functions[function](value / temperature) for value in x])
 
 
-def t_softmax(x: Row, temperature: Number, t: Number = mp.mpf(1)) -> Distribution:
+def t_softmax(x: Row, temperature: Number, t: Number = 1) -> Distribution:
     z = _over(x, temperature)
     return _gibbs(z, [max(value + t, mp.mpf(0)) for value in z])
 
 
-def r_softmax(x: Row, temperature: Number, r: Number = mp.mpf("0.5")) -> Distribution:
+def r_softmax(x: Row, temperature: Number, r: Number = 0.5) -> Distribution:
     ranked = sorted(x)
     place = (len(x) - 1) * r
     below = int(mp.floor(place))
@@ -189,17 +189,15 @@ def sparsemax(x: Row, temperature: Number) -> Distribution:
 
 def _project(z: Row) -> Distribution:
     """The nearest point of the simplex."""
-    ranked = sorted(z, reverse=True)
-    for count in range(len(z), 0, -1):
-        threshold = (mp.fsum(ranked[:count]) - 1) / count
-        if ranked[count - 1] > threshold:
-            break
+    held, threshold = mp.mpf(0), mp.mpf(0)
+    for count, value in enumerate(sorted(z, reverse=True), start=1):
+        held += value
+        if value > (held - 1) / count:
+            threshold = (held - 1) / count
     return _proportional([max(value - threshold, mp.mpf(0)) for value in z])
 
 
-def sparsegen(
-    x: Row, temperature: Number, g: str = "linear", lam: Number = mp.mpf(0)
-) -> Distribution:
+def sparsegen(x: Row, temperature: Number, g: str = "linear", lam: Number = 0) -> Distribution:
     if g == "linear":
         return _project([value / (1 - lam) for value in _over(x, temperature)])
     shapes: dict[str, Callable[[Number], Number]] = {"exp": mp.exp, "square": lambda z: z**2}
@@ -207,13 +205,13 @@ def sparsegen(
     return _project(_over(shaped, 1 - lam))
 
 
-def sparsehourglass(x: Row, temperature: Number, q: Number = mp.mpf(1)) -> Distribution:
+def sparsehourglass(x: Row, temperature: Number, q: Number = 1) -> Distribution:
     z = [value / temperature for value in x]
     scale = (1 + len(z) * q) / (abs(mp.fsum(z)) + len(z) * q)
     return _project([scale * value for value in z])
 
 
-def entmax(x: Row, temperature: Number, alpha: Number = mp.mpf("1.5")) -> Distribution:
+def entmax(x: Row, temperature: Number, alpha: Number = 1.5) -> Distribution:
     if abs(alpha - 1) <= mp.mpf("1e-6") * (1 + mp.mpf("1e-9")):
         return softmax(x, temperature)
     for digits in (DIGITS, 4 * DIGITS, 32 * DIGITS):
@@ -312,7 +310,7 @@ def margin_softmax(
     x: Row,
     temperature: Number,
     target: int,
-    margin: Number = mp.mpf(0.35),
+    margin: Number = 0.35,
     kind: str = "additive_cosine",
 ) -> Distribution:
     moved = list(x)
