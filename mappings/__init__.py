@@ -1,0 +1,1 @@
+"""Mappings from logits to probabilities: batched, exact, on any device. Nothing but torch."""

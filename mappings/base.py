@@ -154,11 +154,9 @@ def _has(field: FieldInfo, mark: type) -> bool:
     return any(isinstance(entry, mark) for entry in metadata)
 
 
-def _column(value: float | Sequence[float], rows: int) -> Tensor:
+def _column(value: float | list[float], rows: int) -> Tensor:
     values = value if isinstance(value, list) else [value]
-    if any(isinstance(number, int) for number in values) and all(
-        isinstance(number, int) for number in values
-    ):
+    if all(isinstance(number, int) for number in values):
         # Seeds are unsigned 64-bit; their bits are kept in the signed type torch has.
         wrapped = [number - (1 << 64) if number >= 1 << 63 else number for number in values]
         column = torch.tensor(wrapped, dtype=torch.int64)

@@ -19,6 +19,8 @@ Output = Literal[
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 """What can be asked for, in the order answers list it."""
 
+DEFAULT_OUTPUTS: tuple[Output, ...] = ("probabilities",)
+
 InvalidRows = Literal["reject", "report"]
 
 CHUNK_ELEMENTS = 1 << 18
@@ -68,7 +70,7 @@ def evaluate(
     logits: Tensor,
     mapping: Mapping,
     *,
-    outputs: Collection[Output] = ("probabilities",),
+    outputs: Collection[Output] = DEFAULT_OUTPUTS,
     dtype: torch.dtype | None = None,
     support_limit: int | None = None,
     invalid_rows: InvalidRows = "reject",

@@ -36,4 +36,3 @@ def quantile(logits: Tensor, fraction: Tensor) -> Tensor:
         above = torch.where(reached | (larger == torch.inf), below, larger)
     low, high = below.double(), above.double()
     return low + (high - low) * (place - lower)
-

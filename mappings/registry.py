@@ -23,7 +23,7 @@ def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
     return found
 
 
-MAPPINGS: dict[str, type[Mapping]] = discovered(catalogue, Mapping)
+MAPPINGS: dict[str, type[Mapping]] = discovered(catalogue, Mapping)  # type: ignore[type-abstract]
 """The registered mappings by name."""
 
 

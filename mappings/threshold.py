@@ -36,7 +36,7 @@ def candidates(logits: Tensor, top: Tensor, reach: Tensor) -> Kept:
 
 
 def simplex_threshold(scores: Tensor) -> Tensor:
-    """s with Σ [1 + y − s]₊ = 1, (rows, 1): the Euclidean projection onto the simplex.
+    """The s with Σ [1 + y − s]₊ = 1, (rows, 1): the Euclidean projection onto the simplex.
 
     Args:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
@@ -106,7 +106,7 @@ def entmax_roots(scores: Tensor, beta: Tensor) -> Roots:
 
 
 def _log_exponential(differences: Tensor, beta: Tensor) -> Tensor:
-    """log e_β(d), −inf where 1 + βd ≤ 0."""
+    """The logarithm of e_β(d), −inf where 1 + βd ≤ 0."""
     return torch.log1p((beta * differences).clamp_(min=-1.0)).div_(beta)
 
 

@@ -1,0 +1,99 @@
+"""The chance of each class to win under uniform noise on [0, 1], exactly piecewise.
+
+With v = 1 + max z − y and d_j = max z − z_j, class i wins with the density
+P(v)/(1 − (v − d_i)) for v ≥ d_i, P(v) = Π_{d_j ≤ v} (1 − (v − d_j)): a polynomial between two
+neighbouring d, so Gauss–Legendre on every such piece is exact to rounding. Where thousands of
+classes crowd within the winner's reach, pieces hold several d each; the error stays below 1e-10
+since each is then far narrower than the noise.
+"""
+
+import torch
+from torch import Tensor
+
+from mappings.winner import legendre
+
+POINTS = 12
+"""Nodes a piece (a count)."""
+
+PIECES = 2048
+"""Pieces cut at classes (a count)."""
+
+REACH = 40.0
+"""−log of the probability that the winner stands lower than the pieces go."""
+
+BLOCK = 16
+"""Classes seen from all nodes at once (a count): memory stays bounded."""
+
+
+def uniform_log_wins(scores: Tensor) -> Tensor:
+    """The logarithms of P[class i wins], (rows, classes); −inf 1 or more below the maximum.
+
+    Args:
+        scores: (rows, classes) float64, the largest of each row 0, −inf where masked.
+    """
+    logs = torch.full_like(scores, -torch.inf)
+    for row, out in zip(scores, logs, strict=True):
+        near = (row > -1).nonzero().squeeze(-1)
+        gaps, order = row[near].neg().sort(stable=True)
+        edges = _edges(gaps)
+        # Whoever stands below the lowest piece wins with less than e^−REACH: nothing.
+        reached = int(torch.searchsorted(gaps, edges[-1]))
+        out[near[order[:reached]]] = _wins(gaps[:reached], edges).log()
+    return logs
+
+
+def _wins(gaps: Tensor, edges: Tensor) -> Tensor:
+    """P[class i wins] from the sorted gaps below the maximum, (classes,) each in [0, 1)."""
+    points, weights = (part.to(gaps.device) for part in legendre(POINTS))
+    lengths = edges.diff().unsqueeze(-1)
+    nodes = (edges[:-1].unsqueeze(-1) + lengths * points).flatten()
+    products = _log_product(gaps, nodes)
+    masses = products.exp() * (lengths * weights).flatten()
+    # A class wins from its own gap on: in the whole pieces above it ...
+    first = torch.searchsorted(edges, gaps)
+    piece = torch.arange(nodes.numel(), device=gaps.device) // POINTS
+    wins = []
+    for block, start in zip(gaps.split(BLOCK), first.split(BLOCK), strict=True):
+        above = slice(int(start[0]) * POINTS, None)
+        seen = torch.where(piece[above] >= start.unsqueeze(-1), masses[above], 0)
+        wins.append((seen / (1 + block.unsqueeze(-1) - nodes[above])).sum(-1))
+    # ... and in what is left of a piece that began before it.
+    lengths = (edges[first.clamp(max=edges.numel() - 1)] - gaps).clamp(min=0).unsqueeze(-1)
+    away = lengths * points
+    logs = _between(nodes, products, gaps.unsqueeze(-1) + away) - torch.log1p(-away)
+    return torch.cat(wins) + (lengths * weights * logs.exp()).sum(-1)
+
+
+def _edges(gaps: Tensor) -> Tensor:
+    """Where the pieces meet: at classes, at halvings towards 1, and at every half e-fold of P."""
+    count = torch.arange(1, gaps.numel() + 1, dtype=torch.float64, device=gaps.device)
+    # A(v) = Σ (v − d_j)₊ bounds −log P from below; at the classes themselves it is:
+    depth = count * gaps - gaps.cumsum(0)
+    levels = torch.linspace(0.5, REACH, 80, dtype=torch.float64, device=gaps.device)
+    last = torch.searchsorted(depth, levels).clamp(min=1) - 1
+    falls = gaps[last] + (levels - depth[last]) / count[last]
+    halvings = 1 - 0.5 ** torch.arange(1, 20, dtype=torch.float64, device=gaps.device)
+    end = falls[-1].clamp(max=1.0)
+    kinks = gaps[gaps < end]
+    kinks = kinks[:: max(1, kinks.numel() // PIECES)]
+    edges = torch.cat([kinks, halvings, falls, gaps.new_zeros(1)])
+    merged: Tensor = torch.cat([edges[edges < end], end.reshape(1)]).unique()
+    return merged
+
+
+def _log_product(gaps: Tensor, nodes: Tensor) -> Tensor:
+    """The logarithm of P at the ascending nodes."""
+    total = torch.zeros_like(nodes)
+    for block in gaps.split(BLOCK):
+        above = slice(int(torch.searchsorted(nodes, block[0])), None)
+        factors = (1 + block.unsqueeze(-1) - nodes[above]).clamp_(max=1)
+        total[above] += factors.prod(0).log_()
+    return total
+
+
+def _between(nodes: Tensor, values: Tensor, at: Tensor) -> Tensor:
+    """Values at the nodes, interpolated linearly."""
+    right = torch.searchsorted(nodes, at).clamp(1, nodes.numel() - 1)
+    left = right - 1
+    share = (at - nodes[left]) / (nodes[right] - nodes[left])
+    return values[left] + share * (values[right] - values[left])
