@@ -1,0 +1,1 @@
+"""What clients send and get, derived from the registry of mappings."""

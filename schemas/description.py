@@ -1,0 +1,135 @@
+"""What a client can learn about a mapping, all of it read from the mapping's class."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+from mappings.base import Mapping, Parameters
+from mappings.registry import MAPPINGS
+
+_BOUNDS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "exclusive_minimum",
+    "exclusiveMaximum": "exclusive_maximum",
+    "multipleOf": "multiple_of",
+    "enum": "choices",
+}
+
+
+class ParameterDescription(BaseModel):
+    """One parameter: its type, bounds and meaning."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    """As a request gives it."""
+    type: str
+    """number, integer, string or boolean: of one value."""
+    kind: Literal["per_row", "per_class", "static"]
+    """per_row: one value or a list of one a row; per_class: one value a class; static: one."""
+    required: bool
+    """Whether a request must give it."""
+    default: Any = None
+    """What holds when it is not given; null: off."""
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
+    exclusive_maximum: float | None = None
+    multiple_of: float | None = None
+    choices: list[Any] | None = None
+    """The values there are, when there are only some."""
+    description: str
+    """What it does, and its unit."""
+
+
+class MappingDescription(BaseModel):
+    """One mapping: what it is, what it promises, what it takes."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    """As a request gives it."""
+    summary: str
+    """What it is, in a sentence."""
+    description: str
+    """Formula, ties, limits, cost and reference."""
+    shift_invariant: bool
+    """Whether adding a constant to a row's logits changes nothing."""
+    monotone: bool
+    """Whether a larger logit never has a smaller probability in its row."""
+    sparse: bool
+    """Whether unmasked classes can get exactly 0."""
+    parameters: list[ParameterDescription]
+    """What it takes."""
+
+
+class MappingList(BaseModel):
+    """The registered mappings."""
+
+    mappings: list[MappingDescription]
+
+
+def describe_all() -> MappingList:
+    """Every registered mapping."""
+    return MappingList(mappings=[describe(mapping) for mapping in MAPPINGS.values()])
+
+
+def describe(mapping: type[Mapping]) -> MappingDescription:
+    """One mapping, read from its class."""
+    summary, _, rest = inspect.cleandoc(mapping.__doc__ or "").partition("\n")
+    return MappingDescription(
+        name=str(mapping.model_fields["name"].default),
+        summary=summary,
+        description=rest.strip(),
+        shift_invariant=mapping.shift_invariant,
+        monotone=mapping.monotone,
+        sparse=mapping.sparse,
+        parameters=parameters(mapping),
+    )
+
+
+def parameters(model: type[Parameters]) -> list[ParameterDescription]:
+    """The parameters of a registered class, its name left out."""
+    properties = model.model_json_schema()["properties"]
+    return [
+        _parameter(model, name, field, properties[name])
+        for name, field in model.model_fields.items()
+        if name != "name"
+    ]
+
+
+def _parameter(
+    model: type[Parameters], name: str, field: FieldInfo, schema: dict[str, Any]
+) -> ParameterDescription:
+    per_class = name in model.per_class_fields()
+    values = [leaf for leaf in _leaves(schema) if leaf.get("type") != "null"]
+    single = [leaf for leaf in values if leaf.get("type") != "array"]
+    shown: dict[str, Any] = single[0] if single else {"type": "number"}
+    if "const" in shown:
+        shown = {**shown, "enum": [shown["const"]]}
+    bounds: dict[str, Any] = {
+        ours: shown[theirs] for theirs, ours in _BOUNDS.items() if theirs in shown
+    }
+    per_row = name in model.per_row_fields()
+    return ParameterDescription(
+        name=name,
+        type=shown.get("type", "string"),
+        kind="per_class" if per_class else "per_row" if per_row else "static",
+        required=field.is_required(),
+        default=None if field.is_required() else field.default,
+        description=" ".join((field.description or "").split()),
+        **bounds,
+    )
+
+
+def _leaves(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The alternatives of a field's JSON schema that are not themselves alternatives."""
+    nested = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if not nested:
+        yield schema
+    for alternative in nested:
+        yield from _leaves(alternative)

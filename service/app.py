@@ -1,0 +1,58 @@
+"""Assembles the application; nothing happens at import."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from mappings.errors import ProbmapError
+from service.body import UnreadBody
+from service.documentation import document
+from service.middleware import RequestMiddleware
+from service.responses import error_response
+from service.routes import docs, health, map, mappings
+from service.runtime import Runtime
+from service.settings import Settings
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application under these settings; its lifespan starts and ends its threads."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.runtime = Runtime(settings)
+        await app.state.runtime.start()
+        yield
+        app.state.runtime.close()
+
+    app = FastAPI(
+        title="probmap",
+        version=release(),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False},
+    )
+    app.add_middleware(RequestMiddleware)
+    for kind in (ProbmapError, UnreadBody, HTTPException):
+        app.add_exception_handler(kind, _answer_error)
+    for route in (map, mappings, health, docs):
+        app.include_router(route.router)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    return app
+
+
+def release() -> str:
+    """The installed version of probmap."""
+    try:
+        return version("probmap")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return error_response(error, request.state.request_id)

@@ -1,0 +1,1 @@
+"""Jobs and the workers that evaluate them."""

@@ -1,0 +1,115 @@
+"""The service's own errors, and the one table from an error's code to its HTTP status.
+
+ProbmapError             (mappings.errors) everything a client can cause
+├── InvalidRequest       (schemas.errors)
+├── MalformedBody        not JSON
+├── TooLarge             over a limit, which the message names with its setting
+├── BodyTimeout          the body did not arrive in time
+├── UnsupportedMediaType, UnsupportedEncoding
+├── NotFound, MethodNotAllowed
+└── NotReady             the server is starting or stopping
+"""
+
+from typing import Any
+
+from mappings.errors import ProbmapError
+from service.settings import allowance
+
+
+class MalformedBody(ProbmapError):
+    """The body is not what its media type says."""
+
+    code = "malformed_body"
+
+
+class TooLarge(ProbmapError):
+    """A request or its answer is over a limit."""
+
+    code = "too_large"
+
+    @classmethod
+    def over(cls, what: str, setting: str, limit: int) -> "TooLarge":
+        """The error of going over the limit of one setting."""
+        return cls(f"{what}; {allowance(setting, limit)}")
+
+
+class BodyTimeout(ProbmapError):
+    """The body did not arrive in time."""
+
+    code = "body_timeout"
+
+
+class UnsupportedMediaType(ProbmapError):
+    """The body is of a media type that the route does not read."""
+
+    code = "unsupported_media_type"
+
+
+class UnsupportedEncoding(ProbmapError):
+    """The body is compressed in a way that the server does not read."""
+
+    code = "unsupported_encoding"
+
+
+class NotFound(ProbmapError):
+    """Nothing is at this path."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(ProbmapError):
+    """The path has no such method."""
+
+    code = "method_not_allowed"
+
+
+class NotReady(ProbmapError):
+    """The server is starting or stopping."""
+
+    code = "not_ready"
+
+
+class Internal(ProbmapError):
+    """Something the client did not cause; the log tells more."""
+
+    code = "internal_error"
+
+
+STATUS = {
+    "malformed_body": 400,
+    "not_found": 404,
+    "unknown_name": 404,
+    "method_not_allowed": 405,
+    "body_timeout": 408,
+    "too_large": 413,
+    "output_too_large": 413,
+    "unsupported_media_type": 415,
+    "unsupported_encoding": 415,
+    "invalid_request": 422,
+    "invalid_parameter": 422,
+    "invalid_row": 422,
+    "internal_error": 500,
+    "not_ready": 503,
+}
+"""The HTTP status of each error code."""
+
+MAX_DETAIL = 2000
+"""Characters of an error's message (a count)."""
+
+
+def problem(error: ProbmapError, request_id: str) -> dict[str, Any]:
+    """The problem document (RFC 9457) of an error, of bounded size."""
+    detail = error.detail[:MAX_DETAIL]
+    return {
+        "type": f"urn:probmap:{error.code}",
+        "title": error.code.replace("_", " ").capitalize(),
+        "status": STATUS[error.code],
+        "detail": detail,
+        "code": error.code,
+        "error": detail,
+        "request_id": request_id,
+        "errors": [
+            {"loc": list(entry.loc), "message": entry.message[:MAX_DETAIL]}
+            for entry in error.problems
+        ],
+    }

@@ -1,0 +1,67 @@
+"""What surrounds every request: its id, its log line, and its errors as problem documents."""
+
+import logging
+import time
+import uuid
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.responses import error_response
+
+MAX_REQUEST_ID = 128
+"""Characters of a request id taken from a client (a count)."""
+
+log = logging.getLogger("probmap.request")
+
+
+class RequestMiddleware:
+    """Gives each request an id, answers its errors and logs a line."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = taken_or_made(Headers(scope=scope).get("x-request-id", ""))
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = time.perf_counter()
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            status = 499
+        except Exception as error:
+            if status:
+                log.exception("request %s failed after its answer had begun", request_id)
+                raise
+            await error_response(error, request_id)(scope, receive, send_with_id)
+        finally:
+            milliseconds = (time.perf_counter() - started) * 1000
+            fields = {"request_id": request_id, "status": status, "ms": round(milliseconds, 3)}
+            fields |= {"method": scope["method"], "path": scope["path"][:200]}
+            log.info(
+                "%(method)s %(path)s %(status)s %(ms).1f ms %(request_id)s",
+                fields,
+                extra={"fields": fields},
+            )
+
+
+def taken_or_made(given: str) -> str:
+    """A client's request id where it is short and visible ASCII, else a new one."""
+    if 0 < len(given) <= MAX_REQUEST_ID and all("!" <= letter <= "~" for letter in given):
+        return given
+    return uuid.uuid4().hex

@@ -1,0 +1,113 @@
+"""Responses: JSON in bounded messages, and problems."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from mappings.errors import ProbmapError
+from service.body import UnreadBody
+from service.engine.job import Completed
+from service.errors import STATUS, Internal, MethodNotAllowed, NotFound, problem
+
+log = logging.getLogger("probmap.request")
+
+DRAIN_SECONDS = 2.0
+"""How long the rest of a refused body is read and dropped, so that its sender sees the answer."""
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class BodyResponse(Response):
+    """A response whose body is ready, sent in the parts it is given in."""
+
+    def __init__(
+        self,
+        parts: Sequence[bytes],
+        media_type: str,
+        *,
+        status: int = 200,
+        headers: Headers = (),
+    ) -> None:
+        super().__init__(status_code=status)
+        self.parts = parts
+        self.raw_headers = [
+            (b"content-type", media_type.encode()),
+            (b"content-length", b"%d" % sum(map(len, parts))),
+            *headers,
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response."""
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        for part in self.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await self.finish(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def finish(self, receive: Receive) -> None:
+        """What is done between the last byte of the response and its end."""
+
+
+class ProblemResponse(BodyResponse):
+    """The answer to a request that failed."""
+
+    def __init__(self, error: ProbmapError, request_id: str, *, headers: Headers = ()) -> None:
+        body = orjson.dumps(problem(error, request_id))
+        status = STATUS[error.code]
+        super().__init__([body], "application/problem+json", status=status, headers=headers)
+
+
+class RefusedBodyResponse(ProblemResponse):
+    """The answer to a request whose body was not read to its end.
+
+    The connection cannot be used again. Were it closed at once, the bytes still on their way
+    would make the network drop the answer too: so they are read and dropped for a moment.
+    """
+
+    def __init__(self, error: ProbmapError, request_id: str) -> None:
+        super().__init__(error, request_id, headers=[(b"connection", b"close")])
+
+    async def finish(self, receive: Receive) -> None:
+        """Reads and drops what is still coming, for a moment."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while (await receive()).get("more_body", False):
+                    pass
+        except TimeoutError:
+            pass
+
+
+def json_response(value: object, *, headers: Headers = ()) -> BodyResponse:
+    """A small value as JSON."""
+    return BodyResponse([orjson.dumps(value)], "application/json", headers=headers)
+
+
+def error_response(error: Exception, request_id: str) -> BodyResponse:
+    """The answer to any error; one that the client did not cause is logged with its traceback."""
+    if isinstance(error, UnreadBody):
+        return RefusedBodyResponse(error.reason, request_id)
+    if isinstance(error, ProbmapError):
+        return ProblemResponse(error, request_id)
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        absent = NotFound("nothing is at this path; /docs lists what there is")
+        return ProblemResponse(absent, request_id)
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        refused = MethodNotAllowed(f"this path takes {allowed}")
+        return ProblemResponse(refused, request_id, headers=[(b"allow", allowed.encode())])
+    log.error("request %s failed", request_id, exc_info=error)
+    unknown = Internal("the server failed; its log tells why, under this request_id")
+    return ProblemResponse(unknown, request_id)
+
+
+def evaluated(parts: Sequence[bytes], completed: Completed) -> BodyResponse:
+    """An evaluation as JSON, with the times it took."""
+    times = {"queue": completed.queue_seconds, "compute": completed.compute_seconds}
+    timing = ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in times.items())
+    return BodyResponse(parts, "application/json", headers=[(b"server-timing", timing.encode())])

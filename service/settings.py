@@ -1,0 +1,61 @@
+"""Every setting: a flag of `probmap serve` and a PROBMAP_* environment variable."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Settings(BaseSettings):
+    """How the server runs. Flags win over the environment, the environment over the defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PROBMAP_", frozen=True, use_attribute_docstrings=True
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 for every interface."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+(,cuda:\d+)*)$")] = "auto"
+    """Where to compute: auto (a GPU if there is one), cpu, cuda, or cuda:0,cuda:1."""
+    max_body_bytes: Count = 128 << 20
+    """Largest request body (bytes)."""
+    max_rows: Count = 1 << 16
+    """Most rows of logits in one request (a count)."""
+    max_classes: Count = 1 << 25
+    """Most classes in a row (a count)."""
+    max_elements: Count = 1 << 26
+    """Most logits in one request, rows × longest row (a count)."""
+    max_output_elements: Count = 1 << 24
+    """Most numbers in one JSON answer (a count)."""
+    body_timeout_seconds: Seconds = 60.0
+    """Time in which a request's body has to arrive (seconds)."""
+    keep_alive_seconds: Annotated[int, Field(ge=1)] = 120
+    """Time after which an idle connection is closed (seconds)."""
+    grace_seconds: Annotated[int, Field(ge=0)] = 30
+    """Time that accepted requests get to finish when the server is told to stop (seconds)."""
+    codec_threads: Annotated[int, Field(ge=1, le=64)] = 2
+    """Threads that read and write large bodies (a count)."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe message to log."""
+    log_format: Literal["text", "json"] = "text"
+    """How log lines look: text for people, json for machines."""
+
+
+def flag(name: str) -> str:
+    """A setting's flag of `probmap serve`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def variable(name: str) -> str:
+    """A setting's environment variable."""
+    return f"PROBMAP_{name.upper()}"
+
+
+def allowance(name: str, value: object) -> str:
+    """What to tell a client who went over a limit: the limit and how to raise it."""
+    return f"the limit is {value:,} ({flag(name)} or {variable(name)} of the server raises it)"

@@ -1,0 +1,1 @@
+"""One codec a format: bytes to jobs, evaluations to bytes."""

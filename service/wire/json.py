@@ -1,0 +1,164 @@
+"""The JSON wire: bodies to jobs, evaluations to answers."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mappings.evaluate import OUTPUTS, VALID, Evaluation
+from mappings.support import Support
+from schemas.errors import InvalidRequest
+from schemas.request import MapRequest, read_request
+from service.engine.job import Job
+from service.errors import TooLarge
+from service.settings import Settings
+from service.wire.json_text import SLICE_NUMBERS, JsonText
+from service.wire.number_arrays import parse
+from service.wire.numbers import Numbers, numbers
+
+MEDIA_TYPES = ("application/json",)
+"""What a JSON route reads."""
+
+
+MAX_DEPTH = 4
+"""How deep in a request arrays can be of use (a count): in a processor, that is in a list."""
+
+
+def decode(body: bytearray, model: type[MapRequest], settings: Settings) -> Job:
+    """The job that a JSON body asks for.
+
+    Raises:
+        ProbmapError: the body is not JSON, over a limit, or asks for what cannot be.
+    """
+    document = parse(body, settings)
+    if not isinstance(document, dict):
+        raise InvalidRequest.at((), 'the body should be an object: {"logits": …, "mapping": …}')
+    if "logits" not in document:
+        raise InvalidRequest.at(("logits",), "logits is missing; give one row, or rows of numbers")
+    logits, lengths = _logits(numbers(document.pop("logits"), "logits", settings), settings)
+    rows, longest = logits.shape
+    request = read_request(model, _with_arrays(document), rows=rows)
+    wide = {"probabilities", "log_probabilities"} & set(request.outputs)
+    check_output(rows * longest * len(wide), settings)
+    return Job(logits, request, lengths)
+
+
+def check_output(elements: int, settings: Settings) -> None:
+    """Raises TooLarge for an answer of more numbers than the limit."""
+    limit = settings.max_output_elements
+    if elements > limit:
+        raise TooLarge.over(
+            f'the answer would hold {elements:,} numbers; ask for "support" with a support_limit,'
+            " for fewer outputs or for fewer rows",
+            "max_output_elements",
+            limit,
+        )
+
+
+def answer_bytes(evaluation: Evaluation) -> int:
+    """About how long an answer's JSON will be (bytes)."""
+    values = [getattr(evaluation, name) for name in OUTPUTS]
+    dense = sum(value.numel() for value in values if isinstance(value, Tensor))
+    listed = sum(value.indices.numel() for value in values if isinstance(value, Support))
+    return 20 * dense + 50 * listed
+
+
+def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes]:
+    """The JSON answer to a job, in parts.
+
+    Raises:
+        TooLarge: the answer holds more numbers than the limit.
+    """
+    support = evaluation.support
+    if support is not None:
+        check_output(3 * support.indices.numel(), settings)
+    request = job.request
+    blank = frozenset(row for row, text in enumerate(evaluation.status) if text != VALID)
+    text = JsonText()
+    text.raw(b'{"mapping":')
+    mapping = request.mapping
+    text.value(mapping.model_dump(exclude=set(mapping.per_class_fields())))
+    text.raw(b',"rows":%d' % job.rows)
+    if request.invalid_rows == "report":
+        text.raw(b',"status":')
+        text.value(evaluation.status)
+    for name in OUTPUTS:
+        value: Tensor | Support | None = getattr(evaluation, name)
+        if value is None:
+            continue
+        text.raw(b',"%b":' % name.encode())
+        if isinstance(value, Support):
+            _write_support(text, value, blank)
+        elif value.ndim == 2:
+            text.rows(value.numpy(), job.lengths, blank)
+        elif value.is_floating_point():
+            text.numbers(value.numpy())
+        else:
+            counts = enumerate(value.tolist())
+            text.value([None if row in blank else count for row, count in counts])
+    text.raw(b"}")
+    return text.finished()
+
+
+def _logits(array: Numbers, settings: Settings) -> tuple[Tensor, list[int] | None]:
+    """The logits (rows, longest) in float64, and each row's length where they differ."""
+    if array.lengths is None:
+        # An empty array is a batch of no rows; a row without a class would be [[]].
+        rows = 1 if len(array.values) else 0
+        array = Numbers(array.values, np.full(rows, len(array.values)))
+    lengths = array.lengths
+    assert lengths is not None
+    longest = int(lengths.max(initial=0))
+    if longest > settings.max_classes:
+        message = f"logits has a row of {longest:,} classes"
+        raise TooLarge.over(message, "max_classes", settings.max_classes)
+    if len(lengths) and not lengths.all():
+        row = int(lengths.argmin())
+        message = f"logits[{row}] has no class; give at least 1 logit a row"
+        raise InvalidRequest.at(("logits", row), message)
+    values = array.padded(-math.inf).astype(np.float64, copy=False)
+    ragged = bool((lengths != longest).any())
+    logits = torch.from_numpy(values.reshape(len(lengths), max(1, longest)))
+    return logits, lengths.tolist() if ragged else None
+
+
+def _with_arrays(value: Any, depth: int = 0) -> Any:
+    """A request in which lifted arrays are numpy's; missing places at a row's end are NaN."""
+    if depth > MAX_DEPTH:
+        return value
+    if isinstance(value, Numbers):
+        return value.padded(math.nan)
+    if isinstance(value, dict):
+        return {name: _with_arrays(entry, depth + 1) for name, entry in value.items()}
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        return [_with_arrays(entry, depth + 1) for entry in value]
+    return value
+
+
+def _write_support(text: JsonText, support: Support, blank: frozenset[int]) -> None:
+    offsets = support.offsets.tolist()
+    truncated = support.truncated.tolist()
+    masses = support.mass.tolist()
+    arrays = {
+        "indices": support.indices.numpy(),
+        "probabilities": support.probabilities.numpy(),
+        "log_probabilities": support.log_probabilities.numpy(),
+    }
+    text.raw(b"[")
+    for row, (start, stop) in enumerate(pairwise(offsets)):
+        if row:
+            text.raw(b",")
+        cut = {"truncated": True, "mass": masses[row]} if truncated[row] else {}
+        if row in blank:
+            text.raw(b"null")
+        elif stop - start <= SLICE_NUMBERS:
+            text.value({name: array[start:stop] for name, array in arrays.items()} | cut)
+        else:
+            for place, (name, array) in enumerate(arrays.items()):
+                text.raw(b'%b"%b":' % (b"," if place else b"{", name.encode()))
+                text.numbers(array[start:stop])
+            text.raw(b',"truncated":true,"mass":%b}' % repr(masses[row]).encode() if cut else b"}")
+    text.raw(b"]")
