@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -16,6 +15,7 @@ from service.responses import error_response
 from service.routes import docs, health, map, mappings
 from service.runtime import Runtime
 from service.settings import Settings
+from service.version import release
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -44,14 +44,6 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(route.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     return app
-
-
-def release() -> str:
-    """The installed version of probmap."""
-    try:
-        return version("probmap")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     codec_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that read and write large bodies (a count)."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe message to log."""
+    """Least severe message to log: debug, info, warning or error."""
     log_format: Literal["text", "json"] = "text"
     """How log lines look: text for people, json for machines."""
 

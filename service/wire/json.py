@@ -33,7 +33,11 @@ def decode(body: bytearray, model: type[MapRequest], settings: Settings) -> Job:
     Raises:
         ProbmapError: the body is not JSON, over a limit, or asks for what cannot be.
     """
-    document = parse(body, settings)
+    return job_of(parse(body, settings), model, settings)
+
+
+def job_of(document: object, model: type[MapRequest], settings: Settings) -> Job:
+    """The job that a parsed JSON document asks for."""
     if not isinstance(document, dict):
         raise InvalidRequest.at((), 'the body should be an object: {"logits": …, "mapping": …}')
     if "logits" not in document:
