@@ -228,7 +228,7 @@ CASES: list[Case] = [
             "logistic": {"noise": "logistic", "temperature": 0.5},
             "uniform": {"noise": "uniform", "temperature": 4.0},
             "exponential": {"noise": "exponential"},
-            "at-zero-temperature": COLD["at-zero-temperature"],
+            "at-zero-temperature": {"temperature": 0, "equals": "maxima", "within": 1e-14},
             "infinitely-hot": {"temperature": 1e300, "equals": "uniform", "within": 1e-10},
         },
     ),

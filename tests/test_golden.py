@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 import reference
+from answers import answer
 from cases import built
 from golden_rows import PLAIN, each, printed
-from mappings.evaluate import Evaluation, evaluate
+from mappings.evaluate import Evaluation
 
 Golden = dict[str, Any]
 
 
 def answered(row: Golden, logits: Tensor, dtype: torch.dtype = torch.float64) -> Evaluation:
-    outputs = ("probabilities", "log_probabilities", "entropy", "normalizer", "support")
-    return evaluate(logits, built(row["mapping"]), outputs=outputs, dtype=dtype)
+    return answer(logits, built(row["mapping"]), dtype=dtype)
 
 
 def double(row: Golden) -> Tensor:

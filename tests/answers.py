@@ -1,0 +1,95 @@
+"""Asking for answers in tests, and comparing them to the bit."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mappings.base import Mapping
+from mappings.evaluate import OUTPUTS, Evaluation, InvalidRows, evaluate
+from mappings.support import Support
+
+
+def answer(
+    logits: Tensor | Sequence[float] | Sequence[Sequence[float]],
+    mapping: Mapping,
+    *,
+    dtype: torch.dtype | None = None,
+    support_limit: int | None = None,
+    invalid_rows: InvalidRows = "reject",
+    lengths: Sequence[int] | None = None,
+) -> Evaluation:
+    """Every output there is; numbers are taken as float64."""
+    if not isinstance(logits, Tensor):
+        logits = torch.tensor(logits, dtype=torch.float64)
+    return evaluate(
+        logits,
+        mapping,
+        outputs=OUTPUTS,
+        dtype=dtype,
+        support_limit=support_limit,
+        invalid_rows=invalid_rows,
+        lengths=lengths,
+    )
+
+
+def probabilities(
+    logits: Tensor | Sequence[float] | Sequence[Sequence[float]],
+    mapping: Mapping,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The probabilities alone, (rows, classes)."""
+    if not isinstance(logits, Tensor):
+        logits = torch.tensor(logits, dtype=torch.float64)
+    found = evaluate(logits, mapping, dtype=dtype).probabilities
+    assert found is not None
+    return found
+
+
+def present(value: Tensor | None) -> Tensor:
+    """An output that was asked for."""
+    assert value is not None
+    return value
+
+
+def supported(evaluation: Evaluation) -> Support:
+    """The supports, which were asked for."""
+    assert evaluation.support is not None
+    return evaluation.support
+
+
+def listed(support: Support, row: int) -> list[int]:
+    """The class ids of one row's support, in its order."""
+    found: list[int] = support.rows(row, row + 1).indices.tolist()
+    return found
+
+
+def bits(evaluation: Evaluation, row: int, classes: int | None = None) -> dict[str, list[float]]:
+    """Everything answered for one row; two rows with the same bits give equal dictionaries.
+
+    Args:
+        classes: compare only the first so many classes of the dense outputs.
+    """
+    one = evaluation.rows(row, row + 1)
+    support = supported(one)
+    tensors = {
+        "probabilities": present(one.probabilities)[:, :classes],
+        "log_probabilities": present(one.log_probabilities)[:, :classes],
+        "entropy": present(one.entropy),
+        "normalizer": present(one.normalizer),
+        "support_size": present(one.support_size),
+        "indices": support.indices,
+        "listed": support.probabilities,
+        "listed_logs": support.log_probabilities,
+    }
+    found: dict[str, list[float]] = {}
+    for name, tensor in tensors.items():
+        width = {torch.float64: torch.int64, torch.float32: torch.int32}.get(tensor.dtype)
+        found[name] = (tensor if width is None else tensor.contiguous().view(width)).tolist()
+    return found
+
+
+def same_bits(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors are equal to the bit; NaN equals NaN."""
+    return torch.equal(first, second) or torch.allclose(first, second, 0, 0, equal_nan=True)
