@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag
 from pydantic.fields import FieldInfo
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mappings.errors import InvalidParameter
 from mappings.solution import Solution
@@ -19,6 +20,13 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class PerRowMark:
     """Marks a field that takes one value, or one a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerRowListMark:
+    """Marks a field that takes one list, or one list a row; shorter ones are padded."""
+
+    padding: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +56,25 @@ ClassId = Annotated[int, Field(ge=0, lt=1 << 53)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 64)]
 
 
+NO_WEIGHT = -1.0
+"""Stands behind the last weight of a row shorter than the others."""
+
+
 def _weights(value: object) -> Tensor:
-    """Weights (classes,) or (rows, classes) as float64; shorter rows are padded with NaN."""
-    if isinstance(value, Tensor):
-        weights = value.double()
-    else:
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if not isinstance(value, list) or not value:
+    """Weights (classes,) or (rows, classes) as float64; shorter rows are padded with NO_WEIGHT."""
+    given: Any = value.tolist() if hasattr(value, "tolist") else value
+    nested = isinstance(given, list) and any(isinstance(entry, list) for entry in given)
+    lines: list[Any] = given if nested else [given]
+    for line in lines:
+        if not isinstance(line, list) or not line:
             raise ValueError("must be a list of numbers, one a class, or one such list a row")
-        nested = [entry for entry in value if isinstance(entry, list)]
-        lines = nested if len(nested) == len(value) else [value]
-        if any(kind not in (int, float) for line in lines for kind in set(map(type, line))):
+        if any(kind not in (int, float) for kind in set(map(type, line))):
             raise ValueError("every weight must be a number")
-        width = max(len(line) for line in lines)
-        padded = [line + [torch.nan] * (width - len(line)) for line in lines]
-        weights = torch.tensor(padded if nested else padded[0], dtype=torch.float64)
-    if weights.ndim not in (1, 2) or bool((weights < 0).any() | weights.isinf().any()):
-        raise ValueError("every weight must be a finite number of at least 0")
-    return weights
+        if not all(0 <= weight < torch.inf for weight in line):
+            raise ValueError("every weight must be a finite number of at least 0")
+    width = max(len(line) for line in lines)
+    padded = [line + [NO_WEIGHT] * (width - len(line)) for line in lines]
+    return torch.tensor(padded if nested else padded[0], dtype=torch.float64)
 
 
 ClassWeights = Annotated[
@@ -94,75 +103,109 @@ class Parameters(BaseModel):
 
     @classmethod
     def per_row_fields(cls) -> tuple[str, ...]:
-        """Names of the fields that take one value a row."""
-        return tuple(name for name, field in cls.model_fields.items() if _has(field, PerRowMark))
+        """Names of the fields that take one value, or one a row."""
+        return _marked(cls, PerRowMark)
 
     @classmethod
     def per_class_fields(cls) -> tuple[str, ...]:
-        """Names of the fields that take one value a class."""
-        return tuple(name for name, field in cls.model_fields.items() if _has(field, PerClassMark))
+        """Names of the fields that take one value a class, for all rows or each."""
+        return _marked(cls, PerClassMark)
+
+    @classmethod
+    def per_row_list_fields(cls) -> tuple[str, ...]:
+        """Names of the fields that take one list, or one list a row."""
+        return _marked(cls, PerRowListMark)
 
     @classmethod
     def static_fields(cls) -> tuple[str, ...]:
         """Names of the fields that every row of a batch must share."""
         varying = {"name", *cls.per_row_fields(), *cls.per_class_fields()}
+        varying |= {*cls.per_row_list_fields()}
         return tuple(name for name in cls.model_fields if name not in varying)
 
     def batch_key(self) -> tuple[object, ...]:
         """What two requests must agree on to share a batch."""
-        given = tuple(getattr(self, name) is None for name in self.per_row_fields())
-        return type(self), *(getattr(self, name) for name in self.static_fields()), given
+        absent = tuple(getattr(self, name) is None for name in self.per_row_fields())
+        return type(self), *(getattr(self, name) for name in self.static_fields()), absent
+
+    def _by_row(self) -> dict[str, list[Any] | Tensor]:
+        """The fields that were given row by row."""
+        given: dict[str, list[Any] | Tensor] = {}
+        for name in self.per_row_fields():
+            if isinstance(getattr(self, name), list):
+                given[name] = getattr(self, name)
+        for name in self.per_row_list_fields():
+            value = getattr(self, name)
+            if value and isinstance(value[0], list):
+                given[name] = value
+        for name in self.per_class_fields():
+            if getattr(self, name).ndim == 2:
+                given[name] = getattr(self, name)
+        return given
 
     def check_rows(self, rows: int) -> None:
-        """Raises InvalidParameter when a list of per-row values has another length than rows."""
-        for name in self.per_row_fields():
-            value = getattr(self, name)
-            if isinstance(value, list) and len(value) != rows:
-                message = f"{name} has {len(value)} values for {rows} rows; give one, or one a row"
+        """Raises InvalidParameter when what was given row by row is not for so many rows."""
+        for name, value in self._by_row().items():
+            if len(value) != rows:
+                message = f"{name} is given for {len(value)} rows of {rows}; give one, or one a row"
                 raise InvalidParameter.at((name,), message)
 
     def take(self, start: int, stop: int) -> Self:
         """These parameters for rows start (included) to stop (excluded)."""
-        cut: dict[str, Any] = {}
-        for name in self.per_row_fields():
-            value = getattr(self, name)
-            if isinstance(value, list):
-                cut[name] = value[start:stop]
-        for name in self.per_class_fields():
-            value = getattr(self, name)
-            if value.ndim == 2:
-                cut[name] = value[start:stop]
+        cut = {name: value[start:stop] for name, value in self._by_row().items()}
         return self.model_copy(update=cut) if cut else self
 
     def bind(self, rows: int, device: torch.device) -> Row:
-        """The per-row fields as tensors (rows, 1), the per-class ones (rows or 1, classes)."""
+        """The fields that may vary, as tensors of `rows` rows, or of 1 where all share them."""
         bound: Row = {}
         for name in self.per_row_fields():
             value = getattr(self, name)
             if value is not None:
-                bound[name] = _column(value, rows).to(device)
+                bound[name] = _column(value).expand(rows, 1).to(device)
         for name in self.per_class_fields():
             bound[name] = torch.atleast_2d(getattr(self, name)).to(device)
+        for name in self.per_row_list_fields():
+            padding = _mark(type(self).model_fields[name], PerRowListMark)
+            bound[name] = _padded(getattr(self, name), padding.padding).to(device)
         return bound
 
 
-def _has(field: FieldInfo, mark: type) -> bool:
-    """Whether a field carries a mark, also inside `... | None`."""
-    metadata = [*field.metadata]
+M = TypeVar("M")
+
+
+def _marks(field: FieldInfo) -> list[Any]:
+    """Everything a field is annotated with, also inside `... | None`."""
+    marks = [*field.metadata]
     for member in get_args(field.annotation):
-        metadata += getattr(member, "__metadata__", ())
-    return any(isinstance(entry, mark) for entry in metadata)
+        marks += getattr(member, "__metadata__", ())
+    return marks
 
 
-def _column(value: float | list[float], rows: int) -> Tensor:
+def _mark(field: FieldInfo, kind: type[M]) -> M:
+    return next(mark for mark in _marks(field) if isinstance(mark, kind))
+
+
+def _marked(parameters: type[Parameters], kind: type) -> tuple[str, ...]:
+    fields = parameters.model_fields.items()
+    return tuple(
+        name for name, field in fields if any(isinstance(mark, kind) for mark in _marks(field))
+    )
+
+
+def _column(value: float | list[float]) -> Tensor:
     values = value if isinstance(value, list) else [value]
     if all(isinstance(number, int) for number in values):
         # Seeds are unsigned 64-bit; their bits are kept in the signed type torch has.
         wrapped = [number - (1 << 64) if number >= 1 << 63 else number for number in values]
-        column = torch.tensor(wrapped, dtype=torch.int64)
-    else:
-        column = torch.tensor(values, dtype=torch.float64)
-    return column.reshape(-1, 1).expand(rows, 1)
+        return torch.tensor(wrapped, dtype=torch.int64).unsqueeze(-1)
+    return torch.tensor(values, dtype=torch.float64).unsqueeze(-1)
+
+
+def _padded(lists: list[Any], padding: float) -> Tensor:
+    lines = lists if lists and isinstance(lists[0], list) else [lists]
+    width = max(len(line) for line in lines)
+    dtype = torch.int64 if isinstance(padding, int) else torch.float64
+    return torch.tensor([line + [padding] * (width - len(line)) for line in lines], dtype=dtype)
 
 
 class Mapping(Parameters):
@@ -182,7 +225,7 @@ class Mapping(Parameters):
     monotone: ClassVar[bool] = True
     """Whether a larger logit never has a smaller probability in its row."""
     sparse: ClassVar[bool] = False
-    """Whether unmasked classes can get exactly zero."""
+    """Whether the mapping cuts classes off: low ones get exactly zero by design."""
     undefined: ClassVar[str] = "the mapping is undefined for this row"
     """What a caller reads of a row that `undefined_rows` picks out."""
 
@@ -210,16 +253,17 @@ def joined(parts: Sequence[tuple[Parameters, int]]) -> Parameters:
     if len(parts) == 1:
         return first
     update: dict[str, Any] = {}
-    for name in first.per_row_fields():
+    for name in (*first.per_row_fields(), *first.per_row_list_fields()):
         if getattr(first, name) is None:
             continue
         values: list[Any] = []
         for part, rows in parts:
-            value = getattr(part, name)
-            values += value if isinstance(value, list) else [value] * rows
+            own = part._by_row().get(name)
+            values += [getattr(part, name)] * rows if own is None else own
         update[name] = values
     for name in first.per_class_fields():
-        update[name] = torch.cat(
-            [torch.atleast_2d(getattr(part, name)).expand(rows, -1) for part, rows in parts]
-        )
+        lines = [torch.atleast_2d(getattr(part, name)).expand(rows, -1) for part, rows in parts]
+        width = max(line.shape[-1] for line in lines)
+        padded = [pad(line, (0, width - line.shape[-1]), value=NO_WEIGHT) for line in lines]
+        update[name] = torch.cat(padded)
     return first.model_copy(update=update)

@@ -31,17 +31,27 @@ def gather(logits: Tensor, keep: Tensor) -> Kept:
 
 
 def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Row, class id and place within its row of every true entry, and the longest row's count."""
+    """Row, class id and place within its row of every true entry, and the width they need."""
     row, cls = keep.nonzero(as_tuple=True)
     counts = torch.bincount(row, minlength=keep.shape[0])
     starts = counts.cumsum(0) - counts
     slot = torch.arange(row.numel(), device=keep.device) - starts[row]
-    return row, cls, slot, int(counts.max()) if counts.numel() else 0
+    return row, cls, slot, max(1, int(counts.max())) if counts.numel() else 1
 
 
 def along(values: Tensor, classes: Tensor | None) -> Tensor:
-    """Per-class values (rows or 1, classes) at the kept class ids; 0 where padded."""
-    if classes is None:
+    """Per-class values (rows or 1, 1 or classes) at the kept places; 0 where they are padded."""
+    if classes is None or values.shape[-1] == 1:
         return values
     taken = values.expand(classes.shape[0], -1).gather(-1, classes.clamp_min(0))
     return torch.where(classes >= 0, taken, 0)
+
+
+def spread(values: Tensor, classes: Tensor | None, width: int, empty: float) -> Tensor:
+    """Kept values at their classes' places among `width` classes; `empty` elsewhere."""
+    if classes is None:
+        return values
+    out = torch.full((values.shape[0], width), empty, dtype=values.dtype, device=values.device)
+    row, slot = (classes >= 0).nonzero(as_tuple=True)
+    out[row, classes[row, slot]] = values[row, slot]
+    return out

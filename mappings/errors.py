@@ -43,6 +43,11 @@ class InvalidParameter(ProbmapError):
         """The error of one parameter, found at `loc`."""
         return cls(message, (Problem(loc, message),))
 
+    def inside(self, *outer: str | int) -> "InvalidParameter":
+        """The same error, seen from where its parameter lies."""
+        problems = tuple(Problem((*outer, *one.loc), one.message) for one in self.problems)
+        return InvalidParameter(self.detail, problems)
+
 
 class InvalidRow(ProbmapError):
     """Rows of logits with no answer: NaN, +inf, nothing unmasked, or undefined for the mapping."""
@@ -70,3 +75,11 @@ class OutputTooLarge(ProbmapError):
     """The answer would hold more numbers than the limit allows."""
 
     code = "output_too_large"
+
+    @classmethod
+    def jacobian(cls, numbers: int, limit: int, form: str) -> "OutputTooLarge":
+        """The error of a Jacobian that does not fit."""
+        return cls(
+            f"a {form} Jacobian of these rows holds {numbers} numbers, above the output limit of "
+            f'{limit}; ask for the form "factors", or for products ("jvp", "vjp")'
+        )

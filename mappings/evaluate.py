@@ -1,68 +1,24 @@
 """The one entry point: logits, a mapping and the wanted outputs in, an Evaluation out."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from mappings.answer import Answer, Chunk, Derivatives, Wanted
 from mappings.base import Mapping, Row
-from mappings.errors import InvalidParameter, InvalidRow
-from mappings.rows import maximum, row_sum
-from mappings.solution import Solution
-from mappings.support import Support, joined_supports, supports
-
-Output = Literal[
-    "probabilities", "log_probabilities", "support", "normalizer", "entropy", "support_size"
-]
-OUTPUTS: tuple[Output, ...] = get_args(Output)
-"""What can be asked for, in the order answers list it."""
-
-DEFAULT_OUTPUTS: tuple[Output, ...] = ("probabilities",)
+from mappings.errors import InvalidParameter, InvalidRow, OutputTooLarge
+from mappings.evaluation import DEFAULT_OUTPUTS, Evaluation, Output
+from mappings.losses import Targets
+from mappings.processor import Processor
+from mappings.rows import maximum
+from mappings.sampling import Draws
 
 InvalidRows = Literal["reject", "report"]
 
 CHUNK_ELEMENTS = 1 << 18
 """Logits evaluated at once on a CPU (a count): intermediate results stay in the cache."""
-
-VALID = "ok"
-"""The status of a row that was answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The answer to one batch; what was not asked for is None.
-
-    Attributes:
-        status: one text a row, "ok" or the reason why a row has no answer. Such a row is NaN in
-            every dense output and has an empty support.
-        probabilities: (rows, classes), 0 where masked.
-        log_probabilities: (rows, classes) in nats, −inf where the probability is exactly 0.
-        support: the classes above 0.
-        normalizer: (rows,) λ(x); NaN where the mapping has none or it is infinite.
-        entropy: (rows,) in nats.
-        support_size: (rows,) int64.
-    """
-
-    status: list[str]
-    probabilities: Tensor | None = None
-    log_probabilities: Tensor | None = None
-    support: Support | None = None
-    normalizer: Tensor | None = None
-    entropy: Tensor | None = None
-    support_size: Tensor | None = None
-
-    def rows(self, start: int, stop: int) -> "Evaluation":
-        """The answers of rows start (included) to stop (excluded), as views."""
-        cut: dict[str, Tensor | Support | None] = {}
-        for name in OUTPUTS:
-            value: Tensor | Support | None = getattr(self, name)
-            if isinstance(value, Support):
-                cut[name] = value.rows(start, stop)
-            elif value is not None:
-                cut[name] = value[start:stop]
-        return Evaluation(self.status[start:stop], **cut)  # type: ignore[arg-type]
 
 
 @torch.inference_mode()
@@ -70,11 +26,16 @@ def evaluate(
     logits: Tensor,
     mapping: Mapping,
     *,
+    processors: Sequence[Processor] = (),
     outputs: Collection[Output] = DEFAULT_OUTPUTS,
     dtype: torch.dtype | None = None,
     support_limit: int | None = None,
     invalid_rows: InvalidRows = "reject",
     lengths: Sequence[int] | None = None,
+    derivatives: Derivatives | None = None,
+    draws: Draws | None = None,
+    targets: Targets | None = None,
+    output_limit: int | None = None,
 ) -> Evaluation:
     """Maps every row of logits to a distribution.
 
@@ -84,6 +45,7 @@ def evaluate(
         logits: (rows, classes), or (classes,) for one row, of any floating or integer dtype, on
             any device, of any strides; −inf masks a class. Never written to.
         mapping: the mapping and its parameters, each one value or one a row.
+        processors: steps the logits take first, in order.
         outputs: what to compute.
         dtype: of the answers, float32 or float64; by default float64 for float64 and integer
             logits, else float32.
@@ -91,45 +53,96 @@ def evaluate(
         invalid_rows: "reject" raises InvalidRow for rows without an answer, "report" answers
             the others and says why in `status`.
         lengths: the classes of each row, where shorter rows were padded with −inf.
+        derivatives: for the output "jacobian": its form, and the vector of a product.
+        draws: for the outputs "tokens" and "token_log_probabilities".
+        targets: for the outputs "loss" and "gradient".
+        output_limit: the most numbers a Jacobian may hold; None: any.
 
     Raises:
         InvalidParameter: a parameter does not fit the rows.
         InvalidRow: a row has no answer and `invalid_rows` is "reject".
+        OutputTooLarge: the Jacobian would be larger than `output_limit`.
     """
     logits = torch.atleast_2d(logits)
     if not logits.is_floating_point():
         logits = logits.double()
     rows, classes = logits.shape
-    if classes == 0:
-        raise InvalidParameter.at(("logits",), "a row has no class; give at least 1 logit a row")
-    mapping.check_rows(rows)
-    mapping.check_classes([classes] * rows if lengths is None else lengths)
-    answer = _Answer(
-        rows,
-        classes,
+    widths = [classes] * rows if lengths is None else list(lengths)
+    narrow = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    wanted = Wanted(
         frozenset(outputs),
-        dtype or (torch.float64 if logits.dtype == torch.float64 else torch.float32),
+        dtype or narrow,
         support_limit,
-        logits.device,
+        derivatives or Derivatives(),
+        draws,
+        targets,
+        output_limit,
     )
+    _check(wanted, mapping, processors, widths, classes)
+    answer = Answer(rows, classes, logits.device, wanted)
     row = mapping.bind(rows, logits.device)
+    steps = [(processor, processor.bind(rows, logits.device)) for processor in processors]
     reasons: dict[int, str] = {}
     step = max(1, CHUNK_ELEMENTS // classes) if logits.device.type == "cpu" else max(1, rows)
-    for start in range(0, rows, step):
+    # An empty batch is one empty chunk, so that its outputs have their shapes.
+    for start in range(0, max(rows, 1), step):
         stop = min(start + step, rows)
-        chunk = _computable(logits[start:stop])
-        part = {
-            name: value[start:stop] if value.shape[0] == rows else value
-            for name, value in row.items()
-        }
-        bad = _invalid(chunk, mapping, part)
-        if bad:
-            reasons |= {start + index: text for index, text in bad.items()}
-            chunk = _without(chunk, list(bad))
-        answer.add(start, mapping.solve(chunk, part), list(bad))
+        chain = _Chain(_computable(logits[start:stop]))
+        for processor, bound in steps:
+            chain.step(processor, _part(bound, rows, start, stop))
+        part = _part(row, rows, start, stop)
+        chain.check(mapping.undefined_rows(chain.logits, part), mapping.undefined)
+        reasons |= {start + place: reason for place, reason in chain.bad.items()}
+        solution = mapping.solve(chain.logits, part)
+        answer.add(
+            Chunk(
+                start=start,
+                logits=chain.logits,
+                temperature=part["temperature"],
+                slope=chain.slope,
+                bad=list(chain.bad),
+                solution=solution,
+                shift_invariant=mapping.shift_invariant,
+            )
+        )
     if reasons and invalid_rows == "reject":
         raise InvalidRow(reasons)
     return answer.finished(reasons)
+
+
+def _check(
+    wanted: Wanted,
+    mapping: Mapping,
+    processors: Sequence[Processor],
+    widths: list[int],
+    classes: int,
+) -> None:
+    """Raises the error of what does not fit rows of these widths."""
+    rows = len(widths)
+    if 0 in widths:
+        message = f"row {widths.index(0)} has no class; give at least 1 logit a row"
+        raise InvalidParameter.at(("logits", widths.index(0)), message)
+    mapping.check_rows(rows)
+    mapping.check_classes(widths)
+    for place, processor in enumerate(processors):
+        try:
+            processor.check_rows(rows)
+            processor.check_classes(widths)
+        except InvalidParameter as error:
+            raise error.inside("processors", place) from None
+    if wanted.draws is not None:
+        wanted.draws.check_rows(rows)
+    if wanted.targets is not None:
+        wanted.targets.check(widths)
+    form, vector = wanted.derivatives.form, wanted.derivatives.vector
+    if "jacobian" not in wanted.outputs:
+        return
+    if form in ("jvp", "vjp") and (vector is None or vector.shape != (rows, classes)):
+        message = f"the form {form} needs a vector of {rows} rows × {classes} classes"
+        raise InvalidParameter.at(("jacobian", "vector"), message)
+    numbers = rows * classes * classes
+    if form == "dense" and wanted.output_limit is not None and numbers > wanted.output_limit:
+        raise OutputTooLarge.jacobian(numbers, wanted.output_limit, form)
 
 
 def _computable(logits: Tensor) -> Tensor:
@@ -138,17 +151,47 @@ def _computable(logits: Tensor) -> Tensor:
     return wide.contiguous()
 
 
-def _invalid(logits: Tensor, mapping: Mapping, row: Row) -> dict[int, str]:
-    """Why rows have no answer, by their place in the chunk."""
-    top = maximum(logits)
-    found: dict[int, str] = {}
-    for index in (~top.isfinite()).squeeze(-1).nonzero().flatten().tolist():
-        found[index] = _reason(logits[index])
-    undefined = mapping.undefined_rows(logits, row)
-    if undefined is not None:
-        for index in undefined.nonzero().flatten().tolist():
-            found.setdefault(index, mapping.undefined)
-    return found
+def _part(row: Row, rows: int, start: int, stop: int) -> Row:
+    return {
+        name: value[start:stop] if value.shape[0] == rows else value for name, value in row.items()
+    }
+
+
+class _Chain:
+    """Logits on their way through the processors, and the rows that fell out."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+        self.slope: Tensor | None = None
+        self.bad: dict[int, str] = {}
+        self._drop_unanswerable("")
+
+    def step(self, processor: Processor, row: Row) -> None:
+        """Takes one step of the chain."""
+        slope = processor.slope(self.logits, row)
+        if slope is not None:
+            self.slope = slope if self.slope is None else self.slope * slope
+        self.logits = processor.apply(self.logits, row)
+        self._drop_unanswerable(f" after {processor.name}")
+
+    def check(self, undefined: Tensor | None, reason: str) -> None:
+        """Drops the rows that the mapping has no answer for."""
+        if undefined is not None and bool(undefined.any()):
+            self._drop(dict.fromkeys(undefined.nonzero().flatten().tolist(), reason))
+
+    def _drop_unanswerable(self, when: str) -> None:
+        sound = maximum(self.logits).isfinite().squeeze(-1)
+        if not bool(sound.all()):
+            places = (~sound).nonzero().flatten().tolist()
+            self._drop({place: _reason(self.logits[place]) + when for place in places})
+
+    def _drop(self, found: dict[int, str]) -> None:
+        """Goes on with a harmless single class where a row has no answer."""
+        self.bad = found | self.bad
+        mended = self.logits.clone()
+        mended[list(found)] = -torch.inf
+        mended[list(found), 0] = 1.0
+        self.logits = mended
 
 
 def _reason(logits: Tensor) -> str:
@@ -156,78 +199,3 @@ def _reason(logits: Tensor) -> str:
         if bool(places.any()):
             return f"{name} at class {int(places.nonzero()[0])}"
     return "no unmasked class"
-
-
-def _without(logits: Tensor, rows: list[int]) -> Tensor:
-    """A copy in which the rows without an answer are a harmless single class."""
-    mended = logits.clone()
-    mended[rows] = -torch.inf
-    mended[rows, 0] = 1.0
-    return mended
-
-
-@dataclass(slots=True)
-class _Answer:
-    """The outputs being filled, chunk by chunk."""
-
-    rows: int
-    classes: int
-    wanted: frozenset[Output]
-    dtype: torch.dtype
-    support_limit: int | None
-    device: torch.device
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    parts: list[Support] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for name in self.wanted - {"support"}:
-            wide = name in ("probabilities", "log_probabilities")
-            shape = (self.rows, self.classes) if wide else (self.rows,)
-            dtype = torch.int64 if name == "support_size" else self.dtype
-            self.outputs[name] = torch.empty(shape, dtype=dtype, device=self.device)
-
-    def add(self, start: int, solution: Solution, bad: list[int]) -> None:
-        """Writes the outputs of the rows from `start` on; `bad` places among them stay blank."""
-        rows = slice(start, start + solution.probabilities.shape[0])
-        narrowed = solution.probabilities.to(self.dtype)
-        if "probabilities" in self.wanted:
-            _spread(narrowed, solution.classes, 0.0, self.outputs["probabilities"][rows])
-        if "normalizer" in self.wanted:
-            given = solution.normalizer
-            self.outputs["normalizer"][rows] = torch.nan if given is None else given
-        if "support_size" in self.wanted:
-            self.outputs["support_size"][rows] = (narrowed > 0).sum(-1)
-        if self.wanted & {"log_probabilities", "entropy", "support"}:
-            logs = solution.log_probabilities()
-            if "log_probabilities" in self.wanted:
-                out = self.outputs["log_probabilities"][rows]
-                _spread(logs, solution.classes, -torch.inf, out)
-            if "entropy" in self.wanted:
-                masses = solution.probabilities
-                terms = torch.where(masses > 0, masses * logs, 0)
-                self.outputs["entropy"][rows] = 0 - row_sum(terms).squeeze(-1).to(self.dtype)
-            if "support" in self.wanted:
-                if bad:
-                    narrowed = narrowed.clone()
-                    narrowed[bad] = 0
-                self.parts.append(supports(narrowed, logs, solution.classes, self.support_limit))
-        for name, value in self.outputs.items():
-            value[[start + place for place in bad]] = 0 if name == "support_size" else torch.nan
-
-    def finished(self, reasons: dict[int, str]) -> Evaluation:
-        """The Evaluation of all that was added."""
-        return Evaluation(
-            [reasons.get(row, VALID) for row in range(self.rows)],
-            **self.outputs,
-            support=joined_supports(self.parts) if "support" in self.wanted else None,
-        )
-
-
-def _spread(values: Tensor, classes: Tensor | None, empty: float, out: Tensor) -> None:
-    """Writes kept values to their classes' places; the other places get `empty`."""
-    if classes is None:
-        out.copy_(values)
-        return
-    out.fill_(empty)
-    row, slot = (classes >= 0).nonzero(as_tuple=True)
-    out[row, classes[row, slot]] = values[row, slot].to(out.dtype)

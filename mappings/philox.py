@@ -19,6 +19,8 @@ NOISE_STREAM = 1
 """The counter's third word where numbers become Gumbel noise by class."""
 DRAW_STREAM = 2
 """The counter's third word where numbers become uniforms by draw."""
+ORDER_STREAM = 3
+"""The counter's third word where numbers order the classes of a draw without replacement."""
 
 
 def philox(
@@ -48,13 +50,23 @@ def uniforms(seed: Tensor, count: int, stream: int) -> Tensor:
         stream: keeps numbers for different purposes apart.
     """
     pairs = torch.arange((count + 1) // 2, dtype=torch.int64, device=seed.device).unsqueeze(0)
+    return torch.stack(_both(seed, pairs, stream), dim=-1).flatten(-2)[:, :count]
+
+
+def uniforms_at(seed: Tensor, index: Tensor, stream: int) -> Tensor:
+    """The numbers of `uniforms` at the places `index` (rows, any) alone."""
+    even, odd = _both(seed, index >> 1, stream)
+    return torch.where(index & 1 == 0, even, odd)
+
+
+def _both(seed: Tensor, pairs: Tensor, stream: int) -> tuple[Tensor, Tensor]:
+    """The even and the odd number of each pair."""
     nothing = torch.zeros_like(pairs)
     words = philox(
         (pairs & WORD, pairs >> 32, nothing + stream, nothing),
         (seed & WORD, (seed >> 32) & WORD),
     )
-    drawn = torch.stack([_unit(words[0], words[1]), _unit(words[2], words[3])], dim=-1)
-    return drawn.flatten(-2)[:, :count]
+    return _unit(words[0], words[1]), _unit(words[2], words[3])
 
 
 def _unit(high: Tensor, low: Tensor) -> Tensor:

@@ -1,14 +1,44 @@
 """Quantiles of the unmasked logits of each row, interpolated linearly."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from mappings.rows import row_sum
 
 SORTED_CLASSES = 1 << 12
 """Rows up to this long are sorted; longer ones are searched for two order statistics (a count)."""
 
 
-def quantile(logits: Tensor, fraction: Tensor) -> Tensor:
-    """The value below which `fraction` of the unmasked logits lie, (rows, 1) float64.
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile of each row and the two logits it lies between.
+
+    Attributes:
+        below: (rows, 1) the order statistic at or below it.
+        above: (rows, 1) the next one.
+        share: (rows, 1) how far towards `above` it lies, in [0, 1).
+    """
+
+    below: Tensor
+    above: Tensor
+    share: Tensor
+
+    @property
+    def value(self) -> Tensor:
+        """The quantile, (rows, 1) float64."""
+        low, high = self.below.double(), self.above.double()
+        return low + (high - low) * self.share
+
+    def gradient(self, logits: Tensor) -> Tensor:
+        """How it moves with each logit, (rows, classes); equal logits share."""
+        low, high = ((logits == edge).double() for edge in (self.below, self.above))
+        return (1 - self.share) * low / row_sum(low) + self.share * high / row_sum(high)
+
+
+def quantile(logits: Tensor, fraction: Tensor) -> Quantile:
+    """The value below which `fraction` of the unmasked logits lie.
 
     It stands at place fraction · (n − 1) of the n sorted unmasked logits, between its
     neighbours' values in proportion.
@@ -34,5 +64,4 @@ def quantile(logits: Tensor, fraction: Tensor) -> Tensor:
         reached = (logits <= below).sum(dim=-1, keepdim=True) > first + 1
         larger = torch.where(logits > below, logits, torch.inf).amin(dim=-1, keepdim=True)
         above = torch.where(reached | (larger == torch.inf), below, larger)
-    low, high = below.double(), above.double()
-    return low + (high - low) * (place - lower)
+    return Quantile(below, above, place - lower)

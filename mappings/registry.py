@@ -5,9 +5,10 @@ import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
-from mappings import catalogue
+from mappings import catalogue, processors
 from mappings.base import Mapping, Parameters
 from mappings.errors import UnknownName
+from mappings.processor import Processor
 
 P = TypeVar("P", bound=Parameters)
 
@@ -25,6 +26,9 @@ def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
 
 MAPPINGS: dict[str, type[Mapping]] = discovered(catalogue, Mapping)  # type: ignore[type-abstract]
 """The registered mappings by name."""
+
+PROCESSORS: dict[str, type[Processor]] = discovered(processors, Processor)  # type: ignore[type-abstract]
+"""The registered logits processors by name."""
 
 
 def mapping_class(name: str) -> type[Mapping]:

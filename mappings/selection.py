@@ -84,3 +84,12 @@ def nucleus(scores: Tensor, mass: Tensor) -> Tensor:
     found = enough.to(torch.int8).argmax(dim=-1, keepdim=True) + 1
     found = torch.where(enough.any(dim=-1, keepdim=True), found, every)
     return torch.where(mass >= 1, every, torch.minimum(found, every))
+
+
+def or_argmax(keep: Tensor, logits: Tensor) -> Tensor:
+    """The mask `keep`, or the argmax of lowest class id alone in the rows it leaves empty."""
+    empty = ~keep.any(dim=-1, keepdim=True)
+    if not bool(empty.any()):
+        return keep
+    first = largest(logits, torch.ones_like(empty, dtype=torch.int64), "first")
+    return torch.where(empty, first, keep)

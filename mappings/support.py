@@ -39,6 +39,10 @@ class Support:
         """(rows,) whether a limit left out part of the row's support."""
         return self.offsets.diff() < self.sizes
 
+    def lists(self) -> list[Tensor]:
+        """The class ids of each row."""
+        return list(self.indices.split(self.offsets.diff().tolist()))
+
     def rows(self, start: int, stop: int) -> "Support":
         """The supports of rows start (included) to stop (excluded)."""
         first, last = int(self.offsets[start]), int(self.offsets[stop])

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from mappings.compact import Kept, gather
+from mappings.gibbs import Slope
+from mappings.jacobian import Jacobian, zero_where
 from mappings.rows import row_sum
 from mappings.solution import Solution
 
@@ -55,20 +57,55 @@ def simplex_threshold(scores: Tensor) -> Tensor:
     return threshold
 
 
-def projection(scores: Tensor, classes: Tensor, offset: Tensor | None = None) -> Solution:
+def projection(
+    scores: Tensor, slope: Slope, classes: Tensor, offset: Tensor | None = None
+) -> Solution:
     """The solution p = [1 + y − s]₊ of kept classes; with `offset` its threshold τ as normalizer.
 
     Args:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
+        slope: the scores' derivative by the logits.
         classes: (rows, kept) class ids.
         offset: (rows, 1) the largest z, subtracted from the scores.
     """
     shift = simplex_threshold(scores)
     probabilities = (1 + scores - shift).clamp_(min=0)
-    normalizer = None if offset is None else (offset - 1 + shift).squeeze(-1)
     return Solution(
-        probabilities, lambda: torch.log1p((scores - shift).clamp(min=-1)), classes, normalizer
+        probabilities=probabilities,
+        log_probabilities=lambda: torch.log1p((scores - shift).clamp(min=-1)),
+        jacobian=lambda: projection_jacobian(probabilities > 0, slope, classes),
+        classes=classes,
+        normalizer=None if offset is None else (offset - 1 + shift).squeeze(-1),
     )
+
+
+def projection_jacobian(inside: Tensor, slope: Slope, classes: Tensor | None) -> Jacobian:
+    """The Jacobian (I − 11ᵀ/|S|)·∂score/∂x of the projection with support S.
+
+    Args:
+        inside: (rows, kept) whether a class is in the support.
+        slope: the scores' derivative by the logits.
+        classes: (rows, kept) class ids, or None for all in order.
+    """
+    size = row_sum(inside.double())
+    diagonal = torch.where(inside, slope.own, 0)
+    left, right = [inside / size], [diagonal]
+    if slope.shared is not None and slope.moving is not None:
+        shared = torch.where(inside, slope.shared, 0)
+        left.append(torch.where(inside, row_sum(shared) / size - shared, 0))
+        right.append(slope.moving)
+    jacobian = Jacobian(diagonal, torch.stack(left, 1), torch.stack(right, 1), classes)
+    return zero_where(size == 1, jacobian)
+
+
+def tsallis_potential(masses: Tensor, logs: Tensor, scores: Tensor, beta: Tensor) -> Tensor:
+    """Ω*(z) − max z of the Fenchel–Young loss of the Tsallis entropy, (rows, 1).
+
+    ⟨p, y⟩ + (1 − Σp^α)/(α(α − 1)), written so that α → 1 is ⟨p, y⟩ + Shannon's entropy.
+    """
+    inside = masses > 0
+    entropy = torch.where(inside, -masses * torch.expm1(beta * logs) / (beta * (1 + beta)), 0)
+    return row_sum(torch.where(inside, masses * scores, 0) + entropy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ since each is then far narrower than the noise.
 import torch
 from torch import Tensor
 
+from mappings.rows import row_sum
 from mappings.winner import legendre
 
 POINTS = 12
@@ -42,13 +43,40 @@ def uniform_log_wins(scores: Tensor) -> Tensor:
     return logs
 
 
+def uniform_factor(scores: Tensor) -> Tensor:
+    """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes)."""
+    parts = [_factor_row(row) for row in scores]
+    nodes = max((part.shape[0] for part in parts), default=1)
+    between = scores.new_zeros(scores.shape[0], nodes, scores.shape[1])
+    for part, out in zip(parts, between, strict=True):
+        out[: part.shape[0]] = part
+    return between
+
+
+def _factor_row(row: Tensor) -> Tensor:
+    near = (row > -1).nonzero().squeeze(-1)
+    gaps, order = row[near].neg().sort(stable=True)
+    edges = _edges(gaps)
+    nodes, weights = _nodes(edges)
+    masses = _log_product(gaps, nodes).exp() * weights
+    away = nodes.unsqueeze(-1) - gaps
+    seen = torch.where(away > 0, masses.sqrt().unsqueeze(-1) / (1 - away), 0)
+    between = row.new_zeros(nodes.numel(), row.numel())
+    between[:, near[order]] = seen
+    return between
+
+
+def _nodes(edges: Tensor) -> tuple[Tensor, Tensor]:
+    points, weights = (part.to(edges.device) for part in legendre(POINTS))
+    lengths = edges.diff().unsqueeze(-1)
+    return (edges[:-1].unsqueeze(-1) + lengths * points).flatten(), (lengths * weights).flatten()
+
+
 def _wins(gaps: Tensor, edges: Tensor) -> Tensor:
     """P[class i wins] from the sorted gaps below the maximum, (classes,) each in [0, 1)."""
-    points, weights = (part.to(gaps.device) for part in legendre(POINTS))
-    lengths = edges.diff().unsqueeze(-1)
-    nodes = (edges[:-1].unsqueeze(-1) + lengths * points).flatten()
+    nodes, node_weights = _nodes(edges)
     products = _log_product(gaps, nodes)
-    masses = products.exp() * (lengths * weights).flatten()
+    masses = products.exp() * node_weights
     # A class wins from its own gap on: in the whole pieces above it ...
     first = torch.searchsorted(edges, gaps)
     piece = torch.arange(nodes.numel(), device=gaps.device) // POINTS
@@ -56,12 +84,13 @@ def _wins(gaps: Tensor, edges: Tensor) -> Tensor:
     for block, start in zip(gaps.split(BLOCK), first.split(BLOCK), strict=True):
         above = slice(int(start[0]) * POINTS, None)
         seen = torch.where(piece[above] >= start.unsqueeze(-1), masses[above], 0)
-        wins.append((seen / (1 + block.unsqueeze(-1) - nodes[above])).sum(-1))
+        wins.append(row_sum(seen / (1 + block.unsqueeze(-1) - nodes[above])).squeeze(-1))
     # ... and in what is left of a piece that began before it.
+    points, weights = (part.to(gaps.device) for part in legendre(POINTS))
     lengths = (edges[first.clamp(max=edges.numel() - 1)] - gaps).clamp(min=0).unsqueeze(-1)
     away = lengths * points
     logs = _between(nodes, products, gaps.unsqueeze(-1) + away) - torch.log1p(-away)
-    return torch.cat(wins) + (lengths * weights * logs.exp()).sum(-1)
+    return torch.cat(wins) + row_sum(lengths * weights * logs.exp()).squeeze(-1)
 
 
 def _edges(gaps: Tensor) -> Tensor:

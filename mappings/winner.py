@@ -15,6 +15,7 @@ from math import log, pi
 import torch
 from torch import Tensor
 
+from mappings.jacobian import Jacobian
 from mappings.rows import row_sum
 
 NODES = 128
@@ -94,6 +95,23 @@ def log_wins(scores: Tensor, levels: Levels) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
+def factor(scores: Tensor, levels: Levels) -> Tensor:
+    """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes)."""
+    logs = levels.log_hazards(scores) + levels.log_weights.unsqueeze(-2) / 2
+    return logs.exp_().transpose(1, 2).contiguous()
+
+
+def win_jacobian(between: Tensor, pace: Tensor) -> Jacobian:
+    """The Jacobian of the chances to win, from B and 1/T (rows, 1).
+
+    A class loses to each other what that one gains, and a shift of all changes nothing: every
+    row of the Jacobian sums to 0, which gives the diagonal.
+    """
+    levels = row_sum(between)
+    diagonal = row_sum((between * levels).transpose(1, 2).contiguous()).squeeze(-1)
+    return Jacobian(diagonal * pace, between, between * pace.unsqueeze(1))
+
+
 def line_levels(scores: Tensor, noise: Noise) -> Levels:
     """Equidistant nodes where the winner's density lives, for noise on the whole line.
 
@@ -114,7 +132,7 @@ def line_levels(scores: Tensor, noise: Noise) -> Levels:
 def _crossing(scores: Tensor, noise: Noise, level: float) -> Tensor:
     """The y with S(y) = level, (rows, 1), to a thousandth of the noise's reach."""
     low = scores.new_full((scores.shape[0], 1), -noise.reach)
-    high = low + 2 * noise.reach + log(scores.shape[-1])
+    high = low + 2 * noise.reach + row_sum((scores > -torch.inf).double()).log()
     for _ in range(16):
         middle = (low + high) / 2
         below = _log_product(scores, noise, middle) < level

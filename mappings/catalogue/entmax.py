@@ -7,9 +7,11 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Row
-from mappings.rows import maximum, scaled
+from mappings.gibbs import inverse
+from mappings.jacobian import Jacobian
+from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
-from mappings.threshold import candidates, entmax_roots
+from mappings.threshold import candidates, entmax_roots, tsallis_potential
 
 SOFTMAX_WIDTH = 1e-6 * (1 + 1e-9)
 """|α − 1| up to which entmax is softmax (dimensionless)."""
@@ -42,12 +44,37 @@ class Entmax(Mapping):
         top = maximum(logits)
         reach = torch.where(beta > LIMIT, temperature / beta, torch.inf)
         kept = candidates(logits, top, reach)
-        roots = entmax_roots(scaled(kept.values, top, temperature), beta)
+        scores = scaled(kept.values, top, temperature)
+        roots = entmax_roots(scores, beta)
         peak = top.double() / temperature
         normalizer = torch.where(beta == LIMIT, peak + roots.shift, beta * (peak + roots.shift) - 1)
+        masses, logs = roots.probabilities, roots.log_probabilities
+
+        def weights() -> Tensor:
+            return torch.where(masses > 0, ((1 - beta) * logs).exp(), 0)
+
+        def jacobian() -> Jacobian:
+            slopes, pace = weights(), inverse(temperature)
+            left, right = slopes / row_sum(slopes), slopes * pace
+            return Jacobian(right, left.unsqueeze(1), right.unsqueeze(1), kept.classes)
+
+        def by_alpha() -> Tensor:
+            slopes = weights()
+            moves = torch.where(masses > 0, -masses * logs.square() * _curvature(beta * logs), 0)
+            return moves - slopes / row_sum(slopes) * row_sum(moves)
+
         return Solution(
-            roots.probabilities,
-            lambda: roots.log_probabilities,
-            kept.classes,
-            normalizer.squeeze(-1),
+            probabilities=masses,
+            log_probabilities=lambda: logs,
+            jacobian=jacobian,
+            classes=kept.classes,
+            normalizer=normalizer.squeeze(-1),
+            potential=lambda: tsallis_potential(masses, logs, scores, beta),
+            gradients={"alpha": by_alpha},
         )
+
+
+def _curvature(x: Tensor) -> Tensor:
+    """(e^−x − 1 + x)/x², ½ at 0: ∂ log p/∂α = −(log p)² · this of β log p, at a fixed threshold."""
+    series = 1 / 2 - x * (1 / 6 - x * (1 / 24 - x * (1 / 120 - x * (1 / 720 - x / 5040))))
+    return torch.where(x.abs() < 1e-2, series, (torch.expm1(-x) + x) / (x * x))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Row, Seed
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs, inverse
 from mappings.philox import gumbel
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
@@ -35,4 +35,5 @@ class GumbelSoftmax(Mapping):
     def solve(self, logits: Tensor, row: Row) -> Solution:
         noisy = logits.double() + gumbel(row["seed"], logits.shape[-1])
         temperature = torch.zeros_like(row["temperature"]) if self.hard else row["temperature"]
-        return gibbs(scaled(noisy, maximum(noisy), temperature))
+        scores, pace = scaled(noisy, maximum(noisy), temperature), inverse(temperature)
+        return gibbs(scores, Slope(pace), drift=-scores * pace)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mappings.base import ClassId, Mapping, NonNegative, PerRow, Positive, Row
 from mappings.errors import InvalidParameter
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 
@@ -58,9 +58,14 @@ class MarginSoftmax(Mapping):
         values = logits.double()
         cosine = values.gather(-1, row["target"])
         if self.kind == "additive_cosine":
-            moved = cosine - row["margin"]
+            moved, steepness = cosine - row["margin"], torch.ones_like(cosine)
         else:
-            moved = (cosine.clamp(-1, 1).acos() + row["margin"]).cos()
-            moved = torch.where(cosine == -torch.inf, cosine, moved)
+            angle = cosine.clamp(-1, 1).acos()
+            moved = torch.where(cosine == -torch.inf, cosine, (angle + row["margin"]).cos())
+            # No margin is no change, also at ±1, where the angle has no derivative.
+            turned = (angle + row["margin"]).sin() / angle.sin()
+            steepness = torch.where(row["margin"] == 0, 1.0, turned)
         values = values.scatter(-1, row["target"], moved)
-        return gibbs(scaled(values, maximum(values), row["temperature"]))
+        scores, pace = scaled(values, maximum(values), row["temperature"]), 1 / row["temperature"]
+        slope = pace.expand_as(scores).scatter(-1, row["target"], steepness * pace)
+        return gibbs(scores, Slope(slope), drift=-scores * pace)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs
 from mappings.rows import maximum
 from mappings.solution import Solution
 
@@ -42,14 +42,17 @@ class Normalized(Mapping):
         if self.function == "square":
             magnitudes = torch.where(values == -torch.inf, 0, values.abs())
             scores = 2 * (magnitudes / magnitudes.amax(dim=-1, keepdim=True)).log_()
-            return gibbs(scores)
+            return gibbs(scores, Slope(2 / values))
         scaled = values / temperature
         # Logits far below 0 make every value tiny: take the common factor out of the row.
         shift = maximum(scaled).clamp(max=0)
         if self.function == "sigmoid":
-            scores = scaled.clamp(max=0) - shift - torch.log1p((-scaled.abs()).exp_())
+            rest = torch.log1p((-scaled.abs()).exp_())
+            scores = scaled.clamp(max=0) - shift - rest
+            slope = ((-scaled).clamp(max=0) - rest).exp_()
         else:
             softplus = scaled.clamp(min=0) + torch.log1p((-scaled.abs()).exp_())
             tiny = scaled < TINY_SOFTPLUS
-            scores = torch.where(tiny, scaled - shift, softplus.log() - shift)
-        return gibbs(scores)
+            scores = torch.where(tiny, scaled, softplus.log()) - shift
+            slope = torch.where(tiny, 1.0, -torch.expm1(-softplus) / softplus)
+        return gibbs(scores, Slope(slope / temperature))

@@ -6,11 +6,22 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs, inverse
+from mappings.jacobian import Jacobian
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
-from mappings.uniform_winner import uniform_log_wins
-from mappings.winner import BLOCK, NODES, NOISES, exponential_levels, line_levels, log_wins
+from mappings.uniform_winner import uniform_factor, uniform_log_wins
+from mappings.winner import (
+    BLOCK,
+    NODES,
+    NOISES,
+    Levels,
+    exponential_levels,
+    factor,
+    line_levels,
+    log_wins,
+    win_jacobian,
+)
 
 PIECE_ELEMENTS = 1 << 19
 """Classes times nodes held at once (a count)."""
@@ -36,16 +47,29 @@ class PerturbMax(Mapping):
     sparse = True
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
+        pace = inverse(row["temperature"])
         scores = scaled(logits, maximum(logits), row["temperature"])
         if self.noise == "gumbel":
-            return gibbs(scores)
+            return gibbs(scores, Slope(pace))
         rows = max(1, PIECE_ELEMENTS // (min(BLOCK, scores.shape[-1]) * NODES))
         logs = torch.cat([self._log_wins(piece) for piece in scores.split(rows)])
-        return Solution(logs.exp(), lambda: logs)
+
+        def jacobian() -> Jacobian:
+            return win_jacobian(self._factor(scores), pace)
+
+        return Solution(probabilities=logs.exp(), log_probabilities=lambda: logs, jacobian=jacobian)
+
+    def _levels(self, scores: Tensor) -> Levels:
+        if self.noise == "exponential":
+            return exponential_levels(scores)
+        return line_levels(scores, NOISES[self.noise])
 
     def _log_wins(self, scores: Tensor) -> Tensor:
         if self.noise == "uniform":
             return uniform_log_wins(scores)
-        if self.noise == "exponential":
-            return log_wins(scores, exponential_levels(scores))
-        return log_wins(scores, line_levels(scores, NOISES[self.noise]))
+        return log_wins(scores, self._levels(scores))
+
+    def _factor(self, scores: Tensor) -> Tensor:
+        if self.noise == "uniform":
+            return uniform_factor(scores)
+        return factor(scores, self._levels(scores))

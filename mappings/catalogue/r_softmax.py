@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Fraction, Mapping, PerRow, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs, inverse
 from mappings.quantile import quantile
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
@@ -31,10 +31,16 @@ class RSoftmax(Mapping):
     sparse = True
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        top = maximum(logits)
-        scores = scaled(logits, top, row["temperature"])
-        values, cut = logits.double(), quantile(logits, row["r"])
+        top, temperature = maximum(logits), row["temperature"]
+        scores = scaled(logits, top, temperature)
+        cut = quantile(logits, row["r"])
         # Weights in units of the logits: the temperature is a common factor of them all.
-        weighed = (values - cut).clamp_(min=0).log_() + scores
-        limit = torch.where(values == top, 0.0, -torch.inf)
-        return gibbs(torch.where(cut >= top, limit, weighed))
+        weights = (logits.double() - cut.value).clamp_(min=0)
+        still = (cut.value >= top) | (temperature == 0)
+        limit = torch.where(logits == top, 0.0, -torch.inf)
+        slope = Slope(
+            torch.where(still, 0, 1 / weights + inverse(temperature)),
+            shared=torch.where(still, 0, -1 / weights),
+            moving=cut.gradient(logits),
+        )
+        return gibbs(torch.where(still, limit, weights.log() + scores), slope)

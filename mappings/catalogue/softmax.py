@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from mappings.base import Mapping, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs, inverse
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 
@@ -24,6 +24,6 @@ class Softmax(Mapping):
     name: Literal["softmax"] = "softmax"
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        top = maximum(logits)
-        scores = scaled(logits, top, row["temperature"])
-        return gibbs(scores, offset=top.double() / row["temperature"])
+        top, temperature = maximum(logits), row["temperature"]
+        scores = scaled(logits, top, temperature)
+        return gibbs(scores, Slope(inverse(temperature)), offset=top.double() / temperature)

@@ -1,14 +1,15 @@
 """Sparse softmax: softmax over the top-k, top-p classes, exact zeros elsewhere."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from mappings.base import Count, Fraction, Mapping, PerRow, Row
-from mappings.compact import along, gather
-from mappings.gibbs import gibbs
-from mappings.rows import maximum, scaled
+from mappings.compact import gather
+from mappings.gibbs import Slope, gibbs, inverse
+from mappings.rows import maximum, row_sum, scaled
 from mappings.selection import Ties, largest, nucleus
 from mappings.solution import Solution
 
@@ -39,9 +40,9 @@ class SparseSoftmax(Mapping):
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top, temperature = maximum(logits), row["temperature"]
-        offset = top.double() / temperature
+        offset, slope = top.double() / temperature, Slope(inverse(temperature))
         if "k" not in row and "p" not in row:
-            return gibbs(scaled(logits, top, temperature), offset=offset)
+            return gibbs(scaled(logits, top, temperature), slope, offset=offset)
         kept = gather(
             logits, largest(logits, row["k"], self.ties) if "k" in row else logits > -torch.inf
         )
@@ -53,5 +54,8 @@ class SparseSoftmax(Mapping):
             inside = largest(alive, counts, self.ties)
             values = torch.where(inside, values, -torch.inf)
             narrowed = gather(values, inside)
-            values, classes = narrowed.values, along(classes, narrowed.classes)
-        return gibbs(scaled(values, top, temperature), classes, offset)
+            listed = classes.gather(-1, narrowed.classes.clamp_min(0))
+            values, classes = narrowed.values, torch.where(narrowed.classes < 0, -1, listed)
+        scores = scaled(values, top, temperature)
+        solution = gibbs(scores, slope, classes=classes, offset=offset)
+        return replace(solution, potential=lambda: row_sum(scores.exp()).log())

@@ -7,7 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
-from mappings.compact import gather
+from mappings.compact import along, gather
+from mappings.gibbs import Slope
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, projection
@@ -42,10 +43,13 @@ class Sparsegen(Mapping):
         if self.g == "linear":
             top = maximum(logits)
             kept = candidates(logits, top, temperature * room)
-            return projection(scaled(kept.values, top, temperature) / room, kept.classes)
+            scores = scaled(kept.values, top, temperature) / room
+            return projection(scores, Slope(1 / (temperature * room)), kept.classes)
         scores = self._differences(logits, temperature) / room
         kept = gather(scores, scores > -1)
-        return projection(kept.values, kept.classes)
+        z = along(logits, kept.classes).double() / temperature
+        steepness = z.exp() if self.g == "exp" else 2 * z
+        return projection(kept.values, Slope(steepness / (temperature * room)), kept.classes)
 
     def _differences(self, logits: Tensor, temperature: Tensor) -> Tensor:
         """g(z_i) − max g(z), as products of differences: no cancellation, no ∞ − ∞."""

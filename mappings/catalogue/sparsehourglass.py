@@ -1,14 +1,18 @@
 """Sparsehourglass: sparsemax scaled by the row's own sum."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.compact import spread
+from mappings.gibbs import Slope
+from mappings.jacobian import Jacobian
 from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
-from mappings.threshold import candidates, projection
+from mappings.threshold import candidates, projection, projection_jacobian
 
 
 class Sparsehourglass(Mapping):
@@ -35,9 +39,18 @@ class Sparsehourglass(Mapping):
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top = maximum(logits)
         masked = logits == -torch.inf
-        total = row_sum(torch.where(masked, 0, logits).double()).abs()
+        values = torch.where(masked, 0, logits).double()
+        total = row_sum(values)
         weight = row_sum((~masked).double()) * row["q"]
         # (x − max x)/width is the difference of the scaled z; T is in it already.
-        width = (total + weight * row["temperature"]) / (1 + weight)
+        width = (total.abs() + weight * row["temperature"]) / (1 + weight)
         kept = candidates(logits, top, width)
-        return projection(scaled(kept.values, top, width), kept.classes)
+        solution = projection(scaled(kept.values, top, width), Slope(1 / width), kept.classes)
+
+        def jacobian() -> Jacobian:
+            # The width moves with every unmasked logit, so all classes have columns.
+            inside = spread(solution.probabilities > 0, kept.classes, logits.shape[-1], False)
+            moving = torch.where(masked, 0, -total.sign() / (width * width * (1 + weight)))
+            return projection_jacobian(inside, Slope(1 / width, values - top, moving), None)
+
+        return replace(solution, jacobian=jacobian)

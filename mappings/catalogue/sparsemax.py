@@ -1,13 +1,16 @@
 """Sparsemax: the nearest point of the simplex, with exact zeros."""
 
+from dataclasses import replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from mappings.base import Mapping, Row
+from mappings.gibbs import Slope, inverse
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
-from mappings.threshold import candidates, projection
+from mappings.threshold import candidates, projection, tsallis_potential
 
 
 class Sparsemax(Mapping):
@@ -30,4 +33,12 @@ class Sparsemax(Mapping):
         top, temperature = maximum(logits), row["temperature"]
         kept = candidates(logits, top, temperature)
         scores = scaled(kept.values, top, temperature)
-        return projection(scores, kept.classes, offset=top.double() / temperature)
+        solution = projection(
+            scores, Slope(inverse(temperature)), kept.classes, offset=top.double() / temperature
+        )
+
+        def potential() -> Tensor:
+            masses, logs = solution.probabilities, solution.log_probabilities()
+            return tsallis_potential(masses, logs, scores, torch.ones_like(temperature))
+
+        return replace(solution, potential=potential)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping, NonNegative, PerRow, Positive, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs
 from mappings.solution import Solution
 
 
@@ -42,5 +42,7 @@ class SphericalSoftmax(Mapping):
         size = torch.where(masked, 0, values.abs()).amax(dim=-1, keepdim=True)
         # Scaled by the larger of both, so that neither square overflows.
         width = torch.maximum(size, floor)
-        squares = (values / width).square_().add_((floor / width).square())
-        return gibbs(torch.where(masked, -torch.inf, squares.log()))
+        ratio = torch.where(masked, 0, values / width)
+        squares = ratio.square().add_((floor / width).square())
+        slope = Slope(2 * ratio / (squares * width))
+        return gibbs(torch.where(masked, -torch.inf, squares.log()), slope)

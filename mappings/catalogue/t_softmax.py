@@ -5,8 +5,8 @@ from typing import Literal
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
-from mappings.gibbs import gibbs
-from mappings.rows import maximum, scaled
+from mappings.gibbs import Slope, gibbs, inverse
+from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
 
 
@@ -28,5 +28,11 @@ class TSoftmax(Mapping):
     sparse = True
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        scores = scaled(logits, maximum(logits), row["temperature"])
-        return gibbs((scores + row["t"]).clamp_(min=0).log_() + scores)
+        top, pace = maximum(logits), inverse(row["temperature"])
+        scores = scaled(logits, top, row["temperature"])
+        weights = (scores + row["t"]).clamp_(min=0)
+        # The cut moves with the maximum, shared among equal maxima.
+        peaks = (logits == top).double()
+        moving = pace * peaks / row_sum(peaks)
+        slope = Slope((1 + 1 / weights) * pace, shared=-1 / weights, moving=moving)
+        return gibbs(weights.log() + scores, slope)

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
-from mappings.gibbs import gibbs
+from mappings.gibbs import Slope, gibbs
 from mappings.solution import Solution
 
 
@@ -39,9 +39,19 @@ class TaylorSoftmax(Mapping):
         size = torch.where(masked, 0, values.abs()).amax(dim=-1, keepdim=True)
         width = torch.maximum(size, row["temperature"])
         ratio, unit = values / width, row["temperature"] / width
-        form = torch.full_like(ratio, 1 / factorial(self.order))
-        power = torch.ones_like(unit)
-        for degree in range(self.order - 1, -1, -1):
-            power = power * unit
-            form = form.mul_(ratio).add_(power / factorial(degree))
-        return gibbs(torch.where(masked, -torch.inf, form.log()))
+        form = _form(ratio, unit, self.order)
+        # f′ is the same form of one degree less; dividing by the width divides by T as well.
+        slope = _form(ratio, unit, self.order - 1) / (form * width)
+        return gibbs(
+            torch.where(masked, -torch.inf, form.log()), Slope(torch.where(masked, 0, slope))
+        )
+
+
+def _form(ratio: Tensor, unit: Tensor, degree: int) -> Tensor:
+    """Σ_j ratio^j · unit^(degree − j)/j!, by Horner's rule."""
+    form = torch.full_like(ratio, 1 / factorial(degree))
+    power = torch.ones_like(unit)
+    for lower in range(degree - 1, -1, -1):
+        power = power * unit
+        form = form.mul_(ratio).add_(power / factorial(lower))
+    return form

@@ -1,12 +1,15 @@
 """Weighted softmax: softmax with a prior weight on every class."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mappings.base import ClassWeights, Mapping, Row
-from mappings.gibbs import gibbs
+from mappings.errors import InvalidParameter
+from mappings.gibbs import Slope, gibbs, inverse
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 
@@ -31,12 +34,26 @@ class WeightedSoftmax(Mapping):
     sparse = True
     undefined = "the weight of every unmasked class is 0; give one of them a positive weight"
 
+    def check_classes(self, classes: Sequence[int]) -> None:
+        given = (torch.atleast_2d(self.weights) >= 0).sum(-1).tolist()
+        for index, width in enumerate(classes):
+            weights = given[index] if len(given) > 1 else given[0]
+            if weights != width:
+                message = f"row {index} has {weights} weights for {width} classes; give one a class"
+                raise InvalidParameter.at(("weights",), message)
+
     def undefined_rows(self, logits: Tensor, row: Row) -> Tensor | None:
-        return ~((row["weights"] > 0) & (logits > -torch.inf)).any(dim=-1)
+        return ~((self._weights(logits, row) > 0) & (logits > -torch.inf)).any(dim=-1)
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        weights = row["weights"][..., : logits.shape[-1]]
+        weights = self._weights(logits, row)
         weighed = torch.where(weights > 0, logits, -torch.inf)
-        top = maximum(weighed)
-        scores = scaled(weighed, top, row["temperature"]) + weights.log()
-        return gibbs(scores, offset=top.double() / row["temperature"])
+        top, temperature = maximum(weighed), row["temperature"]
+        scores = scaled(weighed, top, temperature) + weights.log()
+        return gibbs(scores, Slope(inverse(temperature)), offset=top.double() / temperature)
+
+    @staticmethod
+    def _weights(logits: Tensor, row: Row) -> Tensor:
+        """Weights as wide as the logits: shorter rows have no weight where they have no class."""
+        weights = row["weights"].clamp_min(0)
+        return pad(weights, (0, logits.shape[-1] - weights.shape[-1]))

@@ -1,0 +1,118 @@
+"""What can be asked of a batch, and the answer."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar, get_args
+
+from torch import Tensor
+
+from mappings.jacobian import Form
+from mappings.support import Support
+
+Output = Literal[
+    "tokens",
+    "token_log_probabilities",
+    "loss",
+    "gradient",
+    "probabilities",
+    "log_probabilities",
+    "support",
+    "normalizer",
+    "entropy",
+    "support_size",
+    "jacobian",
+    "parameter_gradients",
+]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
+"""What can be asked for, in the order answers list it."""
+
+DEFAULT_OUTPUTS: tuple[Output, ...] = ("probabilities",)
+
+VALID = "ok"
+"""The status of a row that was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class JacobianAnswer:
+    """The derivatives ∂p_i/∂x_j in the form asked for; what belongs to other forms is None.
+
+    Attributes:
+        form: the form asked for.
+        matrix: "dense": (rows, classes, classes).
+        product: "jvp", "vjp": (rows, classes).
+        diagonal: "factors": (rows, classes) d of diag(d) − L Rᵀ.
+        left: "factors": (rows, classes, rank) L.
+        right: "factors": (rows, classes, rank) R.
+        blocks: "support": for each row its (size, size) derivatives among the support's classes.
+        indices: "support": for each row the (size,) class ids, most probable first.
+    """
+
+    form: Form
+    matrix: Tensor | None = None
+    product: Tensor | None = None
+    diagonal: Tensor | None = None
+    left: Tensor | None = None
+    right: Tensor | None = None
+    blocks: list[Tensor] | None = None
+    indices: list[Tensor] | None = None
+
+    def rows(self, start: int, stop: int) -> "JacobianAnswer":
+        """The derivatives of rows start (included) to stop (excluded), as views."""
+        return JacobianAnswer(self.form, **_cut(self, start, stop, skip="form"))
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The answer to one batch; what was not asked for is None.
+
+    Attributes:
+        status: one text a row, "ok" or the reason why a row has no answer. Such a row is NaN in
+            every dense output, has an empty support and the tokens −1.
+        tokens: (rows, samples) int64 class ids drawn.
+        token_log_probabilities: (rows, samples) in nats, under the returned distribution.
+        loss: (rows,) in nats; +inf where the target has no probability.
+        gradient: (rows, classes) ∂loss/∂x.
+        probabilities: (rows, classes), 0 where masked.
+        log_probabilities: (rows, classes) in nats, −inf where the probability is exactly 0.
+        support: the classes above 0.
+        normalizer: (rows,) λ(x); not finite where the mapping has none.
+        entropy: (rows,) in nats.
+        support_size: (rows,) int64.
+        jacobian: ∂p/∂x.
+        parameter_gradients: (rows, classes) ∂p/∂parameter by parameter name.
+    """
+
+    status: list[str]
+    tokens: Tensor | None = None
+    token_log_probabilities: Tensor | None = None
+    loss: Tensor | None = None
+    gradient: Tensor | None = None
+    probabilities: Tensor | None = None
+    log_probabilities: Tensor | None = None
+    support: Support | None = None
+    normalizer: Tensor | None = None
+    entropy: Tensor | None = None
+    support_size: Tensor | None = None
+    jacobian: JacobianAnswer | None = None
+    parameter_gradients: dict[str, Tensor] | None = None
+
+    def rows(self, start: int, stop: int) -> "Evaluation":
+        """The answers of rows start (included) to stop (excluded), as views."""
+        return Evaluation(**_cut(self, start, stop))
+
+
+A = TypeVar("A", Evaluation, JacobianAnswer)
+
+
+def _cut(answer: A, start: int, stop: int, skip: str = "") -> dict[str, Any]:
+    cut: dict[str, Any] = {}
+    for entry in fields(answer):
+        value = getattr(answer, entry.name)
+        if value is None or entry.name == skip:
+            continue
+        if isinstance(value, Support | JacobianAnswer):
+            cut[entry.name] = value.rows(start, stop)
+        elif isinstance(value, dict):
+            cut[entry.name] = {key: part[start:stop] for key, part in value.items()}
+        else:
+            cut[entry.name] = value[start:stop]
+    return cut

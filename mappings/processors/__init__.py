@@ -1,0 +1,1 @@
+"""The logits processors, one a module; each is found by itself and registered under its name."""

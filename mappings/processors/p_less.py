@@ -1,0 +1,25 @@
+"""P-less: keeps classes more probable than a draw is likely to repeat."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from mappings.base import Row
+from mappings.processor import Processor, masked, shares
+from mappings.rows import row_sum
+
+
+class PLess(Processor):
+    """P-less: keeps classes at least as probable as two draws are to agree; no parameter.
+
+    p_i ≥ Σ_j p_j² · (1 − 1e-6); the slack keeps every class of a uniform row. Cost: O(n).
+
+    Reference: Tan, Xie, Wu, Li, Lim 2025, "p-less Sampling: A Robust Hyperparameter-Free Approach
+    for LLM Decoding".
+    """
+
+    name: Literal["p_less"] = "p_less"
+
+    def apply(self, logits: Tensor, row: Row) -> Tensor:
+        masses = shares(logits).probabilities
+        return masked(logits, masses >= row_sum(masses.square()) * (1 - 1e-6))

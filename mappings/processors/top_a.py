@@ -1,0 +1,26 @@
+"""Top-a: keeps classes of at least a share of the largest probability squared."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from mappings.base import Fraction, PerRow, Row
+from mappings.processor import Processor, masked, shares
+
+
+class TopA(Processor):
+    """Top-a: keeps classes of at least a share of the largest probability squared.
+
+    p_i ≥ a · (max p)². 0 keeps everything. Cost: O(n).
+
+    Reference: the "top-a" rule of the KoboldAI and RWKV samplers, 2022.
+    """
+
+    name: Literal["top_a"] = "top_a"
+    a: PerRow[Fraction]
+    """The share (dimensionless)."""
+
+    def apply(self, logits: Tensor, row: Row) -> Tensor:
+        given = shares(logits)
+        # The largest probability is 1/Σ, so its square is taken off both sides.
+        return masked(logits, given.scores.exp() * given.total >= row["a"])

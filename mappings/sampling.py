@@ -1,0 +1,71 @@
+"""Seeded draws: a token is a function of its row, the row's seed and the draw's index alone.
+
+The same row and seed give the same tokens on any device, in any batch, at any position, on a
+retry. torch.multinomial is not used: it stops at 2^24 classes, can draw a class of probability 0
+and cannot be seeded by row.
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from mappings.base import Parameters, PerRow, Row, Seed
+from mappings.errors import InvalidParameter
+from mappings.philox import DRAW_STREAM, ORDER_STREAM, uniforms, uniforms_at
+from mappings.rows import row_sum
+
+
+class Draws(Parameters):
+    """How many tokens to draw from each row, and from which seed."""
+
+    seed: PerRow[Seed]
+    """What the draws are made from (unsigned 64-bit); one, or one a row."""
+    samples: Annotated[int, Field(ge=1, le=1 << 20)] = 1
+    """Tokens drawn from each row (a count)."""
+    replacement: bool = True
+    """Whether a class can be drawn again."""
+
+    def draw(self, masses: Tensor, logs: Tensor, classes: Tensor | None, row: Row) -> Tensor:
+        """Places (rows, samples) of the drawn classes among the kept ones.
+
+        Args:
+            masses: (rows, kept) probabilities, exactly as they are returned.
+            logs: (rows, kept) their logarithms.
+            classes: (rows, kept) class ids, ascending, −1 where padded; None: all in order.
+            row: these parameters, bound to the rows.
+        """
+        if self.replacement:
+            return _inverted(masses, uniforms(row["seed"], self.samples, DRAW_STREAM))
+        return self._ordered(masses, logs, classes, row["seed"])
+
+    def _ordered(
+        self, masses: Tensor, logs: Tensor, classes: Tensor | None, seed: Tensor
+    ) -> Tensor:
+        """The largest of log p + Gumbel noise by class: draws without replacement, in order."""
+        available = (masses > 0).sum(dim=-1)
+        short = (available < self.samples).nonzero().flatten().tolist()
+        if short:
+            message = (
+                f"a row has {int(available[short[0]])} classes above 0, fewer than the "
+                f"{self.samples} samples; ask for fewer, or for replacement"
+            )
+            raise InvalidParameter.at(("samples",), message)
+        if classes is None:
+            chances = uniforms(seed, masses.shape[-1], ORDER_STREAM)
+        else:
+            chances = uniforms_at(seed, classes.clamp_min(0), ORDER_STREAM)
+        keys = logs - chances.log().neg().log()
+        return torch.where(masses > 0, keys, -torch.inf).topk(self.samples, dim=-1).indices
+
+
+def _inverted(masses: Tensor, chances: Tensor) -> Tensor:
+    """The first place whose cumulative sum is above the chance's share of the total."""
+    wide = masses.double()
+    cumulative = wide.cumsum(dim=-1)
+    aims = chances * cumulative[:, -1:]
+    found = torch.searchsorted(cumulative, aims, right=True)
+    # Rounding can put an aim at the very top: the last class above 0 is meant.
+    last = row_sum((cumulative < cumulative[:, -1:]).double()).long()
+    return torch.minimum(found, last)
