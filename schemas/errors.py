@@ -1,6 +1,7 @@
 """What is wrong with a request, in words a client can act on."""
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,23 +22,19 @@ class InvalidRequest(ProbmapError):
     code = "invalid_request"
 
     @classmethod
-    def of(cls, problems: Iterable[Problem]) -> "InvalidRequest":
-        """The error of one or more problems; its detail is the first, and how many more."""
-        listed = tuple(problems)
-        more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
-        return cls(listed[0].message + more, listed)
+    def of(cls, problems: Sequence[Problem], total: int) -> "InvalidRequest":
+        """The error of the first problems of `total`; its detail is the first of them."""
+        more = f" (and {total - 1} more)" if total > 1 else ""
+        return cls(problems[0].message + more, tuple(problems))
 
     @classmethod
     def at(cls, loc: Loc, message: str) -> "InvalidRequest":
         """The error of one problem."""
-        return cls.of([Problem(loc, message)])
+        return cls.of([Problem(loc, message)], 1)
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], prefix: Loc = ()) -> list[Problem]:
-    """The problems pydantic found in `model`, without the input it found them in.
-
-    Only the first few are kept, so that an error stays small however much is wrong.
-    """
+def invalid(error: ValidationError, model: type[BaseModel], prefix: Loc = ()) -> InvalidRequest:
+    """The error of what pydantic found in `model`, without the input it found it in."""
     per_row = model.per_row_fields() if issubclass(model, Parameters) else ()
     found = error.errors(include_url=False, include_context=False, include_input=False)
     problems = []
@@ -47,7 +44,20 @@ def problems_of(error: ValidationError, model: type[BaseModel], prefix: Loc = ()
             loc = (loc[0], *loc[2:])
         loc = (*prefix, *loc)
         problems.append(Problem(loc, _message(loc, entry["type"], entry["msg"])))
-    return problems
+    return InvalidRequest.of(problems, len(found))
+
+
+def unknown_fields(
+    names: Sequence[str], choices: Sequence[str], loc: Loc, about: str
+) -> InvalidRequest:
+    """The error of names that nothing has, with what is known and what may have been meant."""
+    problems = []
+    for name in names[:MAX_REPORTED]:
+        near = difflib.get_close_matches(name[:MAX_NAME], choices, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        message = f"unknown field {shortened(name)}; {meant}{about} takes {', '.join(choices)}"
+        problems.append(Problem((*loc, name[:MAX_NAME]), message))
+    return InvalidRequest.of(problems, len(names))
 
 
 def path(loc: Loc) -> str:

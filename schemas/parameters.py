@@ -1,6 +1,5 @@
 """Reads named parameter sets (a mapping and its fields) from what a client sent."""
 
-import difflib
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -10,8 +9,8 @@ import torch
 from pydantic import ValidationError
 
 from mappings.base import Parameters
-from mappings.errors import InvalidParameter, Problem
-from schemas.errors import InvalidRequest, Loc, path, problems_of, shortened
+from mappings.errors import InvalidParameter
+from schemas.errors import InvalidRequest, Loc, invalid, path, unknown_fields
 
 P = TypeVar("P", bound=Parameters)
 
@@ -38,16 +37,14 @@ def read_parameters(
     named = _renamed(model, fields, loc)
     unknown = [name for name in named if name not in model.model_fields]
     if unknown:
-        about = f"{model.model_fields['name'].default} takes"
         choices = [name for name in model.model_fields if name != "name"]
-        raise InvalidRequest.of(
-            unknown_field(name, (*known, *choices), loc, about) for name in unknown
-        )
+        about = str(model.model_fields["name"].default)
+        raise unknown_fields(unknown, (*known, *choices), loc, about)
     _convert_arrays(model, named, loc, rows)
     try:
         return model.model_validate(named)
     except ValidationError as error:
-        raise InvalidRequest.of(problems_of(error, model, loc)) from None
+        raise invalid(error, model, loc) from None
 
 
 def _convert_arrays(model: type[Parameters], named: dict[str, Any], loc: Loc, rows: int) -> None:
@@ -68,14 +65,6 @@ def _convert_arrays(model: type[Parameters], named: dict[str, Any], loc: Loc, ro
         if isinstance(value, np.ndarray):
             # A tensor, as a list of so many numbers would hold up every other thread.
             named[name] = torch.from_numpy(value.astype(np.float64, copy=False))
-
-
-def unknown_field(name: str, choices: Sequence[str], loc: Loc, about: str) -> Problem:
-    """The problem of a name that nothing has, with the nearest one that is known."""
-    near = difflib.get_close_matches(name[:100], choices, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    listed = ", ".join(choices) or "no fields"
-    return Problem((*loc, name[:64]), f"unknown field {shortened(name)}; {meant}{about} {listed}")
 
 
 def _renamed(model: type[Parameters], fields: Dict[str, object], loc: Loc) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from mappings.base import Mapping
-from mappings.evaluate import InvalidRows, Output
+from mappings.evaluate import InvalidRows
+from mappings.evaluation import Output
 from mappings.registry import MAPPINGS, mapping_class
-from schemas.errors import InvalidRequest, Loc, problems_of
-from schemas.parameters import read_parameters, unknown_field
+from schemas.errors import InvalidRequest, Loc, invalid, unknown_fields
+from schemas.parameters import read_parameters
 
 R = TypeVar("R", bound="MapRequest")
 
@@ -95,9 +96,7 @@ def read_request(model: type[R], body: Dict[str, object], *, rows: int) -> R:
     if isinstance(name, str):
         own["mapping"] = _read_mapping({**beside, "name": name}, (), rows, known)
     elif beside:
-        raise InvalidRequest.of(
-            unknown_field(field, known, (), "a request takes") for field in beside
-        )
+        raise unknown_fields(list(beside), known, (), "a request")
     elif isinstance(name, dict):
         own["mapping"] = _read_mapping(name, ("mapping",), rows, ())
     else:
@@ -108,7 +107,7 @@ def read_request(model: type[R], body: Dict[str, object], *, rows: int) -> R:
     try:
         return model.model_validate(own)
     except ValidationError as error:
-        raise InvalidRequest.of(problems_of(error, model)) from None
+        raise invalid(error, model) from None
 
 
 def _read_mapping(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from mappings.evaluate import OUTPUTS, Evaluation
+from mappings.evaluation import OUTPUTS, Evaluation
 from mappings.support import Support
 from service.engine.job import Job
 from service.settings import Settings

@@ -11,7 +11,8 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from mappings.evaluate import OUTPUTS, InvalidRows
+from mappings.evaluate import InvalidRows
+from mappings.evaluation import OUTPUTS
 from mappings.registry import MAPPINGS
 from schemas.description import ParameterDescription, parameters
 from schemas.request import Dtype, MapRequest, read_request

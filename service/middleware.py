@@ -13,6 +13,9 @@ from service.responses import error_response
 MAX_REQUEST_ID = 128
 """Characters of a request id taken from a client (a count)."""
 
+MAX_PATH = 200
+"""Characters of a path that a log line repeats (a count)."""
+
 log = logging.getLogger("probmap.request")
 
 
@@ -52,8 +55,13 @@ class RequestMiddleware:
         finally:
             milliseconds = (time.perf_counter() - started) * 1000
             fields = {"request_id": request_id, "status": status, "ms": round(milliseconds, 3)}
-            fields |= {"method": scope["method"], "path": scope["path"][:200]}
-            log.info(
+            # As it was sent: percent-encoded, so that no line break gets into the log.
+            path = scope.get("raw_path", b"")[:MAX_PATH].decode("ascii", "replace")
+            fields |= {"method": scope["method"], "path": path}
+            # Probes ask every few seconds: their lines would hide the others.
+            is_probe = "/health" in path
+            log.log(
+                logging.DEBUG if is_probe else logging.INFO,
                 "%(method)s %(path)s %(status)s %(ms).1f ms %(request_id)s",
                 fields,
                 extra={"fields": fields},

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from mappings.evaluate import VALID, Evaluation
+from mappings.evaluation import VALID, Evaluation
 from service.engine.job import Job
 
 SHOWN_ROWS = 10

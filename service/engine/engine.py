@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from mappings.catalogue.softmax import Softmax
-from mappings.evaluate import Evaluation, evaluate
+from mappings.evaluate import evaluate
+from mappings.evaluation import Evaluation
 from mappings.support import Support
 from schemas.request import MapRequest
 from service.engine.job import Completed, Job

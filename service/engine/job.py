@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mappings.evaluate import Evaluation
+from mappings.evaluation import Evaluation
 from schemas.request import MapRequest
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mappings.evaluate import OUTPUTS, VALID, Evaluation
+from mappings.evaluation import OUTPUTS, VALID, Evaluation
 from mappings.support import Support
 from schemas.errors import InvalidRequest
 from schemas.request import MapRequest, read_request

@@ -36,6 +36,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _TWO_ENDS = re.compile(rb"\][ \t\r\n]*+\]")
 _TWO_STARTS = re.compile(rb"\[[ \t\r\n]*+\[")
+_TOO_DEEP = re.compile(rb"(?:\[[ \t\r\n]*+){1024}+")
 _KEY_BEFORE = re.compile(rb'"([A-Za-z_]{1,64})"[ \t\r\n]*:[ \t\r\n]*\Z')
 
 
@@ -220,5 +221,7 @@ class _ArrayReader:
             return _malformed(at, "an array does not end")
         if self.body[at] in b",]:":
             return _malformed(at, "a value is missing")
+        if _TOO_DEEP.match(self.body, at, at + PIECE_BYTES):
+            return _malformed(at, "arrays nest too deep")
         message = f"{self.name} should be an array of numbers, or of rows of numbers"
         return InvalidRequest.at((self.name,), message)

@@ -1,0 +1,115 @@
+"""Starts a real server process on a free port, and stops it by its own process id."""
+
+import atexit
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+ROOT = Path(__file__).parent.parent
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+
+
+@dataclass
+class RunningServer:
+    """A server process.
+
+    Attributes:
+        url: where it listens, such as http://127.0.0.1:41234.
+        process: the process; its `pid` is what to send signals to.
+        output: everything it has printed and logged, so far.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    output_file: IO[bytes]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def output(self) -> str:
+        return Path(self.output_file.name).read_text()
+
+    def resident_bytes(self) -> int:
+        """The memory it occupies now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        kilobytes = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert kilobytes is not None
+        return int(kilobytes[1]) * 1024
+
+    def stop(self) -> int:
+        """Tells it to stop, waits, and returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+@contextmanager
+def running_server(*flags: str, **environment: str) -> Iterator[RunningServer]:
+    """A server with these flags of `probmap serve` and these environment variables."""
+    with tempfile.NamedTemporaryFile(prefix="probmap-", suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", "serve", "--port", "0", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+        )
+        server = RunningServer("", process, log)
+        try:
+            server.url = _address(server)
+            yield server
+        finally:
+            server.stop()
+
+
+@functools.cache
+def shared_server() -> RunningServer:
+    """A server with the default settings, one for the whole test run."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(running_server())
+
+
+@functools.cache
+def shared_client() -> httpx.Client:
+    """A client of the shared server."""
+    client = httpx.Client(base_url=shared_server().url, timeout=120)
+    atexit.register(client.close)
+    return client
+
+
+def map_logits(body: object = None, **fields: object) -> httpx.Response:
+    """Posts to /v1/map of the shared server."""
+    return shared_client().post("/v1/map", json={**fields} if body is None else body)
+
+
+def _address(server: RunningServer) -> str:
+    """The address in the banner, once the server is ready."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.process.poll() is None:
+        found = re.search(r"http://\S+:\d+", server.output)
+        if found and httpx.get(f"{found[0]}/v2/health/ready").status_code == 200:
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(f"the server did not start:\n{server.output}")
