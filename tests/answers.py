@@ -6,8 +6,19 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.evaluate import OUTPUTS, Evaluation, InvalidRows, evaluate
+from mappings.evaluate import InvalidRows, evaluate
+from mappings.evaluation import Evaluation, Output
 from mappings.support import Support
+
+OUTPUTS: tuple[Output, ...] = (
+    "probabilities",
+    "log_probabilities",
+    "support",
+    "normalizer",
+    "entropy",
+    "support_size",
+)
+"""What every mapping answers of any row."""
 
 
 def answer(
@@ -19,7 +30,7 @@ def answer(
     invalid_rows: InvalidRows = "reject",
     lengths: Sequence[int] | None = None,
 ) -> Evaluation:
-    """Every output there is; numbers are taken as float64."""
+    """Every output of OUTPUTS; numbers are taken as float64."""
     if not isinstance(logits, Tensor):
         logits = torch.tensor(logits, dtype=torch.float64)
     return evaluate(

@@ -1,4 +1,4 @@
-"""The golden rows hold, in-process in float64 and float32."""
+"""The golden rows hold: in-process in float64 and float32, and through a running server."""
 
 import math
 from typing import Any
@@ -10,7 +10,8 @@ import reference
 from answers import answer
 from cases import built
 from golden_rows import PLAIN, each, printed
-from mappings.evaluate import Evaluation
+from mappings.evaluation import Evaluation
+from server import map_logits
 
 Golden = dict[str, Any]
 
@@ -99,3 +100,29 @@ def test_the_reference_agrees_with_the_golden_rows(row: Golden) -> None:
     assert_near(exact.doubles(), row["probabilities"], 1e-15, 1e-15 + printed(row))
     if "entropy" in row:
         assert_near([float(exact.entropy())], [row["entropy"]], 1e-14, 1e-15)
+
+
+@each(PLAIN)
+def test_the_server_answers_the_golden_row(row: Golden) -> None:
+    outputs = ["probabilities", "log_probabilities", "entropy"]
+    response = map_logits(logits=row["logits"], mapping=row["mapping"], outputs=outputs)
+    assert response.status_code == 200, response.text
+    got = response.json()
+    assert_near(got["probabilities"][0], row["probabilities"], 0, 1e-12 + printed(row))
+    for value, wanted in zip(
+        got["log_probabilities"][0], row.get("log_probabilities", []), strict=False
+    ):
+        if wanted is None:
+            assert value is None
+        else:
+            assert abs(value - wanted) <= 1e-10 * abs(wanted) + printed(row)
+    if "entropy" in row:
+        assert_near(got["entropy"], [row["entropy"]], 1e-12, 1e-13)
+
+
+@each(PLAIN)
+def test_the_server_answers_the_golden_row_in_float32(row: Golden) -> None:
+    response = map_logits(logits=row["logits"], mapping=row["mapping"], dtype="float32")
+    assert response.status_code == 200, response.text
+    got = response.json()["probabilities"][0]
+    assert_near(got, row["probabilities"], 1e-6, 1e-9 + printed(row))

@@ -1,0 +1,112 @@
+"""What README.md says is so: tables, commands, requests and answers."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from answers import OUTPUTS
+from mappings.registry import MAPPINGS
+from readme_table import rendered
+from server import map_logits, shared_client
+from service.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"(?:<!-- (\S+?)(?:: (\d+))? -->\n)?```(\w+)\n(.*?)```", re.S)
+BLOCKS = [match.groups() for match in BLOCK.finditer(README)]
+
+REQUESTS = [
+    text for mark, _, kind, text in BLOCKS if kind == "json" and '"logits"' in text and not mark
+]
+PAIRS = [
+    (int(status or 200), text, BLOCKS[place + 1][3])
+    for place, (mark, status, _, text) in enumerate(BLOCKS)
+    if mark == "pair"
+]
+
+
+def marked(name: str) -> tuple[str, str]:
+    """The block marked so, and the one after it."""
+    place = next(place for place, block in enumerate(BLOCKS) if block[0] == name)
+    return BLOCKS[place][3], BLOCKS[place + 1][3]
+
+
+def assert_like(got: Any, wanted: Any, at: str = "the answer") -> None:
+    """Equal, numbers to 15 digits; a text that ends in … only begins so."""
+    if isinstance(wanted, dict):
+        assert list(got) == list(wanted), at
+        for key in wanted:
+            if key != "request_id":
+                assert_like(got[key], wanted[key], f"{at}.{key}")
+    elif isinstance(wanted, list):
+        assert len(got) == len(wanted), at
+        for place, value in enumerate(wanted):
+            assert_like(got[place], value, f"{at}[{place}]")
+    elif isinstance(wanted, float):
+        assert got == pytest.approx(wanted, rel=1e-14, abs=1e-15), at
+    else:
+        assert got == wanted, at
+
+
+def test_the_generated_tables_are_up_to_date() -> None:
+    assert rendered(README) == README, "run `make readme`"
+
+
+def test_every_mapping_and_every_output_is_in_the_readme() -> None:
+    for name in (*MAPPINGS, *OUTPUTS):
+        assert f"`{name}`" in README
+
+
+def test_the_curl_command_is_answered_as_printed() -> None:
+    command, printed = marked("example")
+    words = shlex.split(command)
+    assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/map"]
+    name, _, value = words[words.index("-H") + 1].partition(": ")
+    body = words[words.index("-d") + 1].encode()
+    response = shared_client().post("/v1/map", content=body, headers={name: value})
+    assert response.status_code == 200
+    assert response.text == printed.strip()
+
+
+def test_the_command_line_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    command, printed = marked("table")
+    assert main(shlex.split(command)[1:]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+    assert lines == printed.strip().splitlines()
+
+
+@pytest.mark.parametrize("text", REQUESTS)
+def test_every_request_is_answered(text: str) -> None:
+    response = map_logits(json.loads(text))
+    assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize(("status", "asked", "printed"), PAIRS)
+def test_every_answer_is_as_printed(status: int, asked: str, printed: str) -> None:
+    response = map_logits(json.loads(asked))
+    assert response.status_code == status
+    assert_like(response.json(), json.loads(printed))
+
+
+def test_there_are_requests_and_answers_to_check() -> None:
+    assert len(REQUESTS) >= 3
+    assert len(PAIRS) >= 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="make")
+def test_every_make_target_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    assert set(re.findall(r"make ([a-z]+)\b", README)) - {"is"} <= targets
+    for target in ("setup", "serve", "test", "check", "bench", "help"):
+        assert target in targets
+
+
+def test_every_file_and_folder_named_exists() -> None:
+    for name in re.findall(r"`((?:mappings|schemas|service|tests)[/\w.]*)`", README):
+        assert (ROOT / name).exists(), name
