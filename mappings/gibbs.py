@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mappings.jacobian import Jacobian
-from mappings.rows import row_sum
+from mappings.rows import exponential, row_sum
 from mappings.solution import Solution
 
 
@@ -50,7 +50,7 @@ def gibbs(
         drift: (rows, kept) ∂score/∂T, where it is not −x · ∂score/∂x / T.
     """
     top = scores.amax(dim=-1, keepdim=True)
-    exponentials = (scores - top).exp_()
+    exponentials = exponential(scores - top)
     total = row_sum(exponentials)
     probabilities = exponentials / total
     normalizer = None if offset is None else (offset + (top + total.log())).squeeze(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Parameters, Row
-from mappings.rows import maximum, row_sum, scaled
+from mappings.rows import exponential, maximum, row_sum, scaled
 
 
 class Processor(Parameters):
@@ -54,7 +54,7 @@ class Shares:
     @property
     def probabilities(self) -> Tensor:
         """(rows, classes)."""
-        return self.scores.exp() / self.total
+        return exponential(self.scores) / self.total
 
     @property
     def surprisals(self) -> Tensor:
@@ -72,7 +72,7 @@ def shares(logits: Tensor) -> Shares:
     """Softmax of each row, in float64."""
     top = maximum(logits)
     scores = scaled(logits, top, torch.ones_like(top, dtype=torch.float64))
-    return Shares(scores, row_sum(scores.exp()))
+    return Shares(scores, row_sum(exponential(scores)))
 
 
 def masked(logits: Tensor, keep: Tensor) -> Tensor:

@@ -5,11 +5,17 @@ torch splits long reductions over threads by the shape of the whole batch, so a 
 row, padded with more zeros or masked classes, among other rows, gives the same bits.
 """
 
+from math import exp
+
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 BLOCK = 128
 """Classes summed by one call of torch (a count); measured to be invariant on a CPU."""
+
+LOWEST = -700.0
+"""Exponents below this count as e^−∞ = 0, so that nothing computed is a denormal number."""
 
 HUGE = 1e291
 """Logits above this can overflow a difference in float64."""
@@ -43,6 +49,22 @@ def row_sum(values: Tensor) -> Tensor:
         head[..., : folded - half] += sums[..., half:folded]
         sums, folded = head, half
     return sums
+
+
+def exponential(values: Tensor) -> Tensor:
+    """e^x, and exactly 0 below e^−700.
+
+    A vectorized exponential takes fifty times as long where its result underflows, which in a
+    masked or cold row is everywhere.
+    """
+    least = exp(LOWEST) * (1 + 1e-9)
+    return threshold(values.clamp(min=LOWEST).exp_(), least, 0.0, inplace=True)
+
+
+def logarithm(values: Tensor) -> Tensor:
+    """Log x of x ≥ 0, −inf below e^−700; as fast where x = 0 as elsewhere."""
+    least = exp(LOWEST)
+    return values.clamp(min=least).log_().masked_fill_(values < least, -torch.inf)
 
 
 def maximum(logits: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.rows import row_sum
+from mappings.rows import exponential, row_sum
 
 Ties = Literal["first", "all"]
 
@@ -68,14 +68,14 @@ def nucleus(scores: Tensor, mass: Tensor) -> Tensor:
         mass: (rows, 1) in [0, 1].
     """
     classes = scores.shape[-1]
-    total = row_sum(scores.exp())
+    total = row_sum(exponential(scores))
     allowed = (1 - mass) * (1 + TAIL_SLACK) * total
     every = row_sum((scores > -torch.inf).double()).long()
     looked_at = min(FIRST_GUESS, classes)
     while True:
         ranked = scores.topk(looked_at, dim=-1).values
         # Sequential, so a longer look changes no earlier bit.
-        held = ranked.exp().cumsum(dim=-1)
+        held = exponential(ranked).cumsum(dim=-1)
         enough = total - held <= allowed
         reached = enough.any(dim=-1, keepdim=True) | (mass >= 1)
         if looked_at == classes or bool(reached.all()):

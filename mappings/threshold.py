@@ -17,7 +17,7 @@ from torch import Tensor
 from mappings.compact import Kept, gather
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian, zero_where
-from mappings.rows import row_sum
+from mappings.rows import exponential, row_sum
 from mappings.solution import Solution
 
 ITERATIONS = 200
@@ -152,7 +152,7 @@ def _gentle_roots(scores: Tensor, beta: Tensor) -> Roots:
     shift = torch.zeros_like(beta)
     for _ in range(ITERATIONS):
         differences = scores - shift
-        masses = _log_exponential(differences, beta).exp_()
+        masses = exponential(_log_exponential(differences, beta))
         total = row_sum(masses)
         base = (1 + beta * differences).clamp_(min=0)
         slope = row_sum(torch.where(base > 0, masses / base, 0))
@@ -162,7 +162,7 @@ def _gentle_roots(scores: Tensor, beta: Tensor) -> Roots:
             break
         shift = torch.where(climbs, following, shift)
     logs = _log_exponential(scores - shift, beta)
-    return Roots(logs.exp(), logs, shift)
+    return Roots(exponential(logs), logs, shift)
 
 
 def _steep_roots(scores: Tensor, beta: Tensor) -> Roots:

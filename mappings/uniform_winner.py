@@ -90,7 +90,9 @@ def _wins(gaps: Tensor, edges: Tensor) -> Tensor:
     lengths = (edges[first.clamp(max=edges.numel() - 1)] - gaps).clamp(min=0).unsqueeze(-1)
     away = lengths * points
     logs = _between(nodes, products, gaps.unsqueeze(-1) + away) - torch.log1p(-away)
-    return torch.cat(wins) + row_sum(lengths * weights * logs.exp()).squeeze(-1)
+    begun = row_sum(lengths * weights * logs.exp()).squeeze(-1)
+    # Equal classes may stand in different blocks; each takes what its first found.
+    return (torch.cat(wins) + begun)[torch.searchsorted(gaps, gaps)]
 
 
 def _edges(gaps: Tensor) -> Tensor:

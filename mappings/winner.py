@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mappings.jacobian import Jacobian
-from mappings.rows import row_sum
+from mappings.rows import exponential, logarithm, row_sum
 
 NODES = 128
 """Nodes a row (a count): within 1e-12 of the limit for any spread of up to 10^6 classes."""
@@ -44,7 +44,7 @@ def _normal_log_hazard(t: Tensor) -> Tensor:
 
 
 def _logistic_log_cdf(t: Tensor) -> Tensor:
-    return t.clamp(max=0) - torch.log1p((-t.abs()).exp_())
+    return t.clamp(max=0) - torch.log1p(exponential(-t.abs()))
 
 
 def _logistic_log_hazard(t: Tensor) -> Tensor:
@@ -91,14 +91,14 @@ def log_wins(scores: Tensor, levels: Levels) -> Tensor:
     for block in scores.split(BLOCK, dim=-1):
         terms = levels.log_hazards(block) + levels.log_weights.unsqueeze(-2)
         top = terms.amax(dim=-1, keepdim=True).clamp(min=-1e300)
-        parts.append((row_sum((terms - top).exp_()).log_() + top).squeeze(-1))
+        parts.append((logarithm(row_sum(exponential(terms - top))) + top).squeeze(-1))
     return torch.cat(parts, dim=-1)
 
 
 def factor(scores: Tensor, levels: Levels) -> Tensor:
     """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes)."""
     logs = levels.log_hazards(scores) + levels.log_weights.unsqueeze(-2) / 2
-    return logs.exp_().transpose(1, 2).contiguous()
+    return exponential(logs).transpose(1, 2).contiguous()
 
 
 def win_jacobian(between: Tensor, pace: Tensor) -> Jacobian:
@@ -151,7 +151,7 @@ def _log_product(scores: Tensor, noise: Noise, nodes: Tensor) -> Tensor:
 
 def exponential_levels(scores: Tensor) -> Levels:
     """Gauss–Legendre nodes in u = e^{m − y}: p_i = w_i ∫ Π_{j≠i} (1 − w_j u) du, w = e^{z − m}."""
-    shares = scores.exp()
+    shares = exponential(scores)
     width = (-FLOOR / row_sum(shares)).clamp(max=1.0)
     points, weights = legendre(NODES)
     nodes = width * points.to(scores.device)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
 from mappings.gibbs import Slope, gibbs
-from mappings.rows import maximum
+from mappings.rows import exponential, maximum
 from mappings.solution import Solution
 
 TINY_SOFTPLUS = -37.0
@@ -47,11 +47,11 @@ class Normalized(Mapping):
         # Logits far below 0 make every value tiny: take the common factor out of the row.
         shift = maximum(scaled).clamp(max=0)
         if self.function == "sigmoid":
-            rest = torch.log1p((-scaled.abs()).exp_())
+            rest = torch.log1p(exponential(-scaled.abs()))
             scores = scaled.clamp(max=0) - shift - rest
             slope = ((-scaled).clamp(max=0) - rest).exp_()
         else:
-            softplus = scaled.clamp(min=0) + torch.log1p((-scaled.abs()).exp_())
+            softplus = scaled.clamp(min=0) + torch.log1p(exponential(-scaled.abs()))
             tiny = scaled < TINY_SOFTPLUS
             scores = torch.where(tiny, scaled, softplus.log()) - shift
             slope = torch.where(tiny, 1.0, -torch.expm1(-softplus) / softplus)

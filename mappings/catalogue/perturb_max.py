@@ -8,7 +8,7 @@ from torch import Tensor
 from mappings.base import Mapping, Row
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.jacobian import Jacobian
-from mappings.rows import maximum, scaled
+from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 from mappings.uniform_winner import uniform_factor, uniform_log_wins
 from mappings.winner import (
@@ -57,7 +57,9 @@ class PerturbMax(Mapping):
         def jacobian() -> Jacobian:
             return win_jacobian(self._factor(scores), pace)
 
-        return Solution(probabilities=logs.exp(), log_probabilities=lambda: logs, jacobian=jacobian)
+        return Solution(
+            probabilities=exponential(logs), log_probabilities=lambda: logs, jacobian=jacobian
+        )
 
     def _levels(self, scores: Tensor) -> Levels:
         if self.noise == "exponential":

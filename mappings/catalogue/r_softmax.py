@@ -8,7 +8,7 @@ from torch import Tensor
 from mappings.base import Fraction, Mapping, PerRow, Row
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.quantile import quantile
-from mappings.rows import maximum, scaled
+from mappings.rows import logarithm, maximum, scaled
 from mappings.solution import Solution
 
 
@@ -43,4 +43,4 @@ class RSoftmax(Mapping):
             shared=torch.where(still, 0, -1 / weights),
             moving=cut.gradient(logits),
         )
-        return gibbs(torch.where(still, limit, weights.log() + scores), slope)
+        return gibbs(torch.where(still, limit, logarithm(weights) + scores), slope)

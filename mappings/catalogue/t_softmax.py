@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Positive, Row
 from mappings.gibbs import Slope, gibbs, inverse
-from mappings.rows import maximum, row_sum, scaled
+from mappings.rows import logarithm, maximum, row_sum, scaled
 from mappings.solution import Solution
 
 
@@ -35,4 +35,4 @@ class TSoftmax(Mapping):
         peaks = (logits == top).double()
         moving = pace * peaks / row_sum(peaks)
         slope = Slope((1 + 1 / weights) * pace, shared=-1 / weights, moving=moving)
-        return gibbs(weights.log() + scores, slope)
+        return gibbs(logarithm(weights) + scores, slope)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from mappings.base import ClassWeights, Mapping, Row
 from mappings.errors import InvalidParameter
 from mappings.gibbs import Slope, gibbs, inverse
-from mappings.rows import maximum, scaled
+from mappings.rows import logarithm, maximum, scaled
 from mappings.solution import Solution
 
 
@@ -49,7 +49,7 @@ class WeightedSoftmax(Mapping):
         weights = self._weights(logits, row)
         weighed = torch.where(weights > 0, logits, -torch.inf)
         top, temperature = maximum(weighed), row["temperature"]
-        scores = scaled(weighed, top, temperature) + weights.log()
+        scores = scaled(weighed, top, temperature) + logarithm(weights)
         return gibbs(scores, Slope(inverse(temperature)), offset=top.double() / temperature)
 
     @staticmethod

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from mappings.base import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
+from mappings.rows import exponential
 
 
 class MinP(Processor):
@@ -22,4 +23,4 @@ class MinP(Processor):
     """The share of the largest probability (dimensionless)."""
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        return masked(logits, shares(logits).scores.exp() >= row["ratio"])
+        return masked(logits, exponential(shares(logits).scores) >= row["ratio"])

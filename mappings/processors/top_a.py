@@ -6,6 +6,7 @@ from torch import Tensor
 
 from mappings.base import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
+from mappings.rows import exponential
 
 
 class TopA(Processor):
@@ -23,4 +24,4 @@ class TopA(Processor):
     def apply(self, logits: Tensor, row: Row) -> Tensor:
         given = shares(logits)
         # The largest probability is 1/Σ, so its square is taken off both sides.
-        return masked(logits, given.scores.exp() * given.total >= row["a"])
+        return masked(logits, exponential(given.scores) * given.total >= row["a"])
