@@ -3,10 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+)
 from pydantic.fields import FieldInfo
 from torch import Tensor
 from torch.nn.functional import pad
@@ -35,13 +44,19 @@ class PerClassMark:
 
 
 def _one_or_rows(value: object) -> str:
-    return "rows" if isinstance(value, list) or hasattr(value, "tolist") else "one"
+    return "rows" if isinstance(value, list) else "one"
+
+
+def _listed(value: Any) -> Any:
+    """Tensors and arrays as the lists they hold."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 PerRow = Annotated[
     Annotated[T, Tag("one")] | Annotated[list[T], Tag("rows")],
     Discriminator(_one_or_rows),
     PerRowMark(),
+    BeforeValidator(_listed),
 ]
 """A value, or a list of one value a row; reaches `solve` as a tensor (rows, 1)."""
 
@@ -62,18 +77,31 @@ NO_WEIGHT = -1.0
 
 def _weights(value: object) -> Tensor:
     """Weights (classes,) or (rows, classes) as float64; shorter rows are padded with NO_WEIGHT."""
-    given: Any = value.tolist() if hasattr(value, "tolist") else value
-    nested = isinstance(given, list) and any(isinstance(entry, list) for entry in given)
-    lines: list[Any] = given if nested else [given]
+    weights = value.double() if isinstance(value, Tensor) else _stacked(value)
+    # Only behind the last weight of a row may nothing stand; NaN says so.
+    missing = weights.isnan()
+    behind = missing.flip(-1).cummin(dim=-1).values.flip(-1) if weights.numel() else missing
+    sound = ((weights >= 0) & (weights < torch.inf)) | behind
+    if weights.ndim not in (1, 2) or not weights.numel() or not bool(sound.all()):
+        raise ValueError("every weight must be a finite number of at least 0, one a class")
+    if bool((weights[..., 0]).isnan().any()) or (weights.ndim == 1 and bool(missing.any())):
+        raise ValueError("every weight must be a finite number of at least 0, one a class")
+    return torch.where(behind, NO_WEIGHT, weights)
+
+
+def _stacked(value: object) -> Tensor:
+    """Lists of numbers as a tensor, shorter rows padded with NaN."""
+    nested = isinstance(value, list) and any(isinstance(entry, list) for entry in value)
+    lines: list[Any] = value if nested and isinstance(value, list) else [value]
     for line in lines:
         if not isinstance(line, list) or not line:
             raise ValueError("must be a list of numbers, one a class, or one such list a row")
         if any(kind not in (int, float) for kind in set(map(type, line))):
             raise ValueError("every weight must be a number")
-        if not all(0 <= weight < torch.inf for weight in line):
-            raise ValueError("every weight must be a finite number of at least 0")
+        if isnan(sum(line)):
+            raise ValueError("every weight must be a finite number of at least 0, one a class")
     width = max(len(line) for line in lines)
-    padded = [line + [NO_WEIGHT] * (width - len(line)) for line in lines]
+    padded = [line + [torch.nan] * (width - len(line)) for line in lines]
     return torch.tensor(padded if nested else padded[0], dtype=torch.float64)
 
 
