@@ -38,8 +38,8 @@ def serve(settings: Settings) -> int:
     Raises:
         ValueError: a chosen device is not there.
     """
-    configure(settings)
     chosen = devices(settings.device)
+    configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         create_app(settings),

@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+DEVICES = r"^(auto|cpu|cuda|cuda:\d+(,cuda:\d+)*)$"
+"""What names devices."""
+
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -20,7 +23,7 @@ class Settings(BaseSettings):
     """Address to listen on; 0.0.0.0 for every interface."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+(,cuda:\d+)*)$")] = "auto"
+    device: Annotated[str, Field(pattern=DEVICES)] = "auto"
     """Where to compute: auto (a GPU if there is one), cpu, cuda, or cuda:0,cuda:1."""
     max_body_bytes: Count = 128 << 20
     """Largest request body (bytes)."""

@@ -243,7 +243,7 @@ def test_hostile_arrays_are_refused(text: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("shape", [(3, 5), (2, 50_000), (5000, 7), (1, 1), (0, 4)])
 def test_rows_written_in_slices_are_the_text_of_one(shape: tuple[int, int], dtype: type) -> None:
-    values = (np.random.default_rng(8).standard_normal(shape) * 1e3).astype(dtype)
+    values: Any = (np.random.default_rng(8).standard_normal(shape) * 1e3).astype(dtype)
     text = JsonText()
     text.rows(values, None, frozenset())
     wanted = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -16,6 +17,7 @@ from mappings.evaluation import Evaluation
 from mappings.support import Support
 from schemas.request import MapRequest
 from service.engine.job import Completed, Job
+from service.settings import DEVICES
 
 
 class Engine:
@@ -54,8 +56,10 @@ def devices(choice: str) -> list[torch.device]:
     """The devices that a choice such as auto, cpu or cuda:0,cuda:1 means.
 
     Raises:
-        ValueError: a chosen device is not there.
+        ValueError: there is no such device.
     """
+    if not re.match(DEVICES, choice):
+        raise ValueError(f"{choice!r} is no device; give auto, cpu, cuda or cuda:0,cuda:1")
     if choice == "auto":
         choice = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = [torch.device(name) for name in choice.split(",")]
