@@ -10,12 +10,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mappings.compact import positions
 from mappings.rows import exponential, row_sum
 
 Ties = Literal["first", "all"]
 
-FIRST_GUESS = 256
-"""Largest classes looked at before a nucleus is known to need more (a count)."""
+SORTED_CLASSES = 1 << 12
+"""Rows up to this long are sorted whole (a count); of longer ones only what a prefix can reach."""
+
+BINS = 1 << 11
+BINS_PER_NAT = 64
+"""How finely masses are counted by depth before the few classes at the cut are sorted."""
 
 TAIL_SLACK = 1e-6
 """Relative slack of the discarded tail (dimensionless): rounding never keeps a class for it."""
@@ -44,6 +49,7 @@ def largest(values: Tensor, counts: Tensor, ties: Ties) -> Tensor:
 
 
 def _first_ties(values: Tensor, kept: Tensor, last: Tensor, counts: Tensor) -> Tensor:
+    """Of the classes kept that equal `last`, only the first ones that `counts` has room for."""
     surplus = kept.sum(dim=-1, keepdim=True) > counts
     if not bool(surplus.any()):
         return kept
@@ -56,34 +62,60 @@ def _first_ties(values: Tensor, kept: Tensor, last: Tensor, counts: Tensor) -> T
     return kept
 
 
-def nucleus(scores: Tensor, mass: Tensor) -> Tensor:
-    """How many of the largest classes hold `mass`: the shortest prefix, (rows, 1) int64.
-
-    The discarded tail is at most (1 − mass)(1 + 1e-6) of the total; at least 1 class is kept,
-    and mass = 1 keeps all.
+def nucleus(scores: Tensor, mass: Tensor, ties: Ties) -> Tensor:
+    """The fewest most probable classes that hold `mass`: a mask (rows, classes).
 
     Args:
         scores: (rows, classes) float64, masses are in proportion to e^score; the largest of a
             row is 0, −inf where masked.
         mass: (rows, 1) in [0, 1].
+        ties: what to do with classes equal to the last one kept.
     """
-    classes = scores.shape[-1]
-    total = row_sum(exponential(scores))
-    allowed = (1 - mass) * (1 + TAIL_SLACK) * total
-    every = row_sum((scores > -torch.inf).double()).long()
-    looked_at = min(FIRST_GUESS, classes)
-    while True:
-        ranked = scores.topk(looked_at, dim=-1).values
-        # Sequential, so a longer look changes no earlier bit.
-        held = exponential(ranked).cumsum(dim=-1)
-        enough = total - held <= allowed
-        reached = enough.any(dim=-1, keepdim=True) | (mass >= 1)
-        if looked_at == classes or bool(reached.all()):
-            break
-        looked_at = min(looked_at * 16, classes)
-    found = enough.to(torch.int8).argmax(dim=-1, keepdim=True) + 1
-    found = torch.where(enough.any(dim=-1, keepdim=True), found, every)
-    return torch.where(mass >= 1, every, torch.minimum(found, every))
+    return shortest_prefix(-scores, exponential(scores), mass, ties)
+
+
+def shortest_prefix(depth: Tensor, masses: Tensor, mass: Tensor, ties: Ties) -> Tensor:
+    """The fewest classes, in order of depth, that hold `mass`: a mask (rows, classes).
+
+    The discarded tail is at most (1 − mass)(1 + 1e-6) of the total; at least one class is kept,
+    and mass = 1 keeps all.
+
+    Args:
+        depth: (rows, classes) float64 from 0 up, +inf where masked; classes are taken in order
+            of it, then of class id.
+        masses: (rows, classes) float64 in proportion to the probabilities.
+        mass: (rows, 1) in [0, 1].
+        ties: what to do with classes as deep as the last one kept.
+    """
+    total = row_sum(masses)
+    tail = (1 - mass) * (1 + TAIL_SLACK) * total
+    present = depth < torch.inf
+    row, cls, slot, width = positions(present & _within_reach(depth, masses, total - tail))
+    near = depth.new_full((depth.shape[0], width), torch.inf)
+    near[row, slot] = depth[row, cls]
+    weights = torch.zeros_like(near)
+    weights[row, slot] = masses[row, cls]
+    near, order = near.sort(dim=-1, stable=True)
+    # Sequential, so that a longer list changes no earlier bit.
+    enough = total - weights.gather(-1, order).cumsum(dim=-1) <= tail
+    found = enough.to(torch.int8).argmax(dim=-1, keepdim=True)
+    whole = (mass >= 1) | ~enough.any(dim=-1, keepdim=True)
+    last = torch.where(whole, torch.inf, near.gather(-1, found))
+    kept = present & (depth <= last)
+    if ties == "first":
+        kept = _first_ties(depth, kept, last, torch.where(whole, depth.shape[-1], found + 1))
+    return kept
+
+
+def _within_reach(depth: Tensor, masses: Tensor, needed: Tensor) -> Tensor:
+    """Which classes can be in the shortest prefix that holds `needed` (rows, 1), and some more."""
+    if depth.shape[-1] <= SORTED_CLASSES:
+        return torch.ones_like(depth, dtype=torch.bool)
+    bins = (depth * BINS_PER_NAT).clamp_(max=BINS - 1).long()
+    held = masses.new_zeros(depth.shape[0], BINS).scatter_add_(-1, bins, masses).cumsum(dim=-1)
+    # The bin after the one that crosses is taken too: its sums are rounded otherwise.
+    crossing = (held < needed).sum(dim=-1, keepdim=True) + 1
+    return (bins <= crossing) | (crossing >= BINS - 1)
 
 
 def or_argmax(keep: Tensor, logits: Tensor) -> Tensor:

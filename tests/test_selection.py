@@ -53,7 +53,9 @@ def test_a_nucleus_is_the_shortest_that_holds_the_mass(
 ) -> None:
     scores = width * with_ties(classes)
     scores = scores - scores.amax(-1, keepdim=True)
-    found = nucleus(scores, torch.full((4, 1), mass, dtype=torch.float64)).flatten().tolist()
+    masses_asked = torch.full((4, 1), mass, dtype=torch.float64)
+    kept = nucleus(scores, masses_asked, "first")
+    tied = nucleus(scores, masses_asked, "all")
     for row in range(4):
         order = ranked(scores[row])
         masses = np.exp(scores[row, order].numpy().astype(np.longdouble))
@@ -62,16 +64,21 @@ def test_a_nucleus_is_the_shortest_that_holds_the_mass(
         wanted = len(order) if mass == 1 else int((tails > allowed).sum()) + 1
         # A tail within rounding of what is allowed may fall either way.
         close = np.abs(tails - allowed) <= 1e-15 * masses.sum()
-        assert found[row] == wanted or (abs(found[row] - wanted) == 1 and close.any())
-        assert 1 <= found[row] <= len(order)
+        found = int(kept[row].sum())
+        assert found == wanted or (abs(found - wanted) == 1 and close.any())
+        assert 1 <= found <= len(order)
+        assert kept[row].nonzero().flatten().tolist() == sorted(order[:found])
+        last = float(scores[row, order[found - 1]])
+        equal_or_above = [index for index in order if float(scores[row, index]) >= last]
+        assert tied[row].nonzero().flatten().tolist() == sorted(equal_or_above)
 
 
 def test_a_nucleus_does_not_depend_on_the_batch() -> None:
     scores = torch.cat([40 * logits(3, 5000), 0.01 * logits(3, 5000)])
     scores = scores - scores.amax(-1, keepdim=True)
     mass = torch.full((6, 1), 0.9, dtype=torch.float64)
-    together = nucleus(scores, mass)
-    alone = torch.cat([nucleus(scores[row : row + 1], mass[:1]) for row in range(6)])
+    together = nucleus(scores, mass, "first")
+    alone = torch.cat([nucleus(scores[row : row + 1], mass[:1], "first") for row in range(6)])
     assert torch.equal(together, alone)
 
 

@@ -48,12 +48,8 @@ class SparseSoftmax(Mapping):
         )
         values, classes = kept.values, kept.classes
         if "p" in row:
-            counts = nucleus(scaled(values, top, temperature), row["p"])
-            # At T = 0 everything below the maximum has left already.
-            alive = torch.where((temperature == 0) & (values < top), -torch.inf, values)
-            inside = largest(alive, counts, self.ties)
-            values = torch.where(inside, values, -torch.inf)
-            narrowed = gather(values, inside)
+            scores = scaled(values, top, temperature)
+            narrowed = gather(values, nucleus(scores, row["p"], self.ties))
             listed = classes.gather(-1, narrowed.classes.clamp_min(0))
             values, classes = narrowed.values, torch.where(narrowed.classes < 0, -1, listed)
         scores = scaled(values, top, temperature)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mappings.base import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
-from mappings.selection import Ties, largest, nucleus
+from mappings.selection import Ties, nucleus
 
 
 class TopP(Processor):
@@ -28,5 +28,5 @@ class TopP(Processor):
     """What happens to classes equal to the last one kept."""
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        counts = nucleus(shares(logits).scores, row["p"])
-        return masked(logits, largest(logits, counts, self.ties))
+        scores = shares(logits).scores
+        return masked(logits, nucleus(scores, row["p"], self.ties))
