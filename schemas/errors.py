@@ -35,12 +35,14 @@ class InvalidRequest(ProbmapError):
 
 def invalid(error: ValidationError, model: type[BaseModel], prefix: Loc = ()) -> InvalidRequest:
     """The error of what pydantic found in `model`, without the input it found it in."""
-    per_row = model.per_row_fields() if issubclass(model, Parameters) else ()
+    tagged: tuple[str, ...] = ()
+    if issubclass(model, Parameters):
+        tagged = (*model.per_row_fields(), *model.per_row_list_fields())
     found = error.errors(include_url=False, include_context=False, include_input=False)
     problems = []
     for entry in found[:MAX_REPORTED]:
         loc = entry["loc"]
-        if len(loc) > 1 and loc[0] in per_row and loc[1] in _UNION_TAGS:
+        if len(loc) > 1 and loc[0] in tagged and loc[1] in _UNION_TAGS:
             loc = (loc[0], *loc[2:])
         loc = (*prefix, *loc)
         problems.append(Problem(loc, _message(loc, entry["type"], entry["msg"])))

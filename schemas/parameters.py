@@ -2,37 +2,50 @@
 
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import ValidationError
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from mappings.base import Parameters
-from mappings.errors import InvalidParameter
+from mappings.base import Mapping, Parameters
+from mappings.errors import InvalidParameter, Problem
+from mappings.processor import Processor
 from schemas.errors import InvalidRequest, Loc, invalid, path, unknown_fields
 
 P = TypeVar("P", bound=Parameters)
+
+MAX_LISTED = 1 << 21
+"""The most numbers in one list of class ids and the like (a count): they are Python's own."""
 
 ALIASES = {"α": "alpha", "λ": "lam", "lambda": "lam", "ε": "epsilon", "τ": "temperature"}
 """Other names under which a field is found, where the mapping has that field."""
 
 
 def read_parameters(
-    model: type[P], fields: Dict[str, object], *, loc: Loc, rows: int, known: Sequence[str] = ()
+    model: type[P],
+    fields: Dict[str, object],
+    *,
+    loc: Loc,
+    widths: Sequence[int],
+    known: Sequence[str] = (),
 ) -> P:
-    """Validates the fields of one mapping.
+    """Validates the fields of one mapping, also against the rows they are for.
 
     Args:
         model: the registered class.
-        fields: its parameters by name, as the client sent them; lists may be numpy arrays.
+        fields: its parameters by name, as the client sent them; lists of numbers may be numpy
+            arrays, and rows of numbers lists of such arrays.
         loc: where in the request they stand.
-        rows: the rows of logits, which per-row lists must match (a count).
+        widths: the classes of each row of logits (a count each).
         known: names that are also understood at this place, listed when a name is not.
 
     Raises:
         InvalidRequest: names are unknown or given twice, or values are outside their bounds.
-        InvalidParameter: a per-row list has another length than there are rows.
+        InvalidParameter: a parameter does not fit the rows.
     """
     named = _renamed(model, fields, loc)
     unknown = [name for name in named if name not in model.model_fields]
@@ -40,31 +53,59 @@ def read_parameters(
         choices = [name for name in model.model_fields if name != "name"]
         about = str(model.model_fields["name"].default)
         raise unknown_fields(unknown, (*known, *choices), loc, about)
-    _convert_arrays(model, named, loc, rows)
+    _convert_arrays(model, named, loc, len(widths))
     try:
-        return model.model_validate(named)
+        parameters = model.model_validate(named)
     except ValidationError as error:
         raise invalid(error, model, loc) from None
+    try:
+        parameters.check_rows(len(widths))
+        if isinstance(parameters, Mapping | Processor):
+            parameters.check_classes(widths)
+    except InvalidParameter as error:
+        moved = tuple(Problem((*loc, *entry.loc), entry.message) for entry in error.problems)
+        raise InvalidParameter(error.detail, moved) from None
+    return parameters
 
 
 def _convert_arrays(model: type[Parameters], named: dict[str, Any], loc: Loc, rows: int) -> None:
-    """Turns numpy arrays into what the fields take, after the cheap checks of their shape."""
+    """Turns numpy arrays into what the fields take, after the cheap checks of their size."""
     for name in model.per_row_fields():
-        value = named.get(name)
-        where = (*loc, name)
+        value, where = named.get(name), (*loc, name)
         if isinstance(value, np.ndarray | list) and len(value) != rows:
             message = f"{path(where)} has {len(value)} values for {rows} rows; "
             raise InvalidParameter.at(where, message + "give one, or one a row")
+        if _is_rows(value):
+            message = f"{path(where)} should be a number, or a list of one number a row"
+            raise InvalidRequest.at(where, message)
         if isinstance(value, np.ndarray):
-            if value.ndim != 1:
-                message = f"{path(where)} should be a number, or a list of one number a row"
-                raise InvalidRequest.at(where, message)
             named[name] = value.tolist()
+    for name in model.per_row_list_fields():
+        value, where = named.get(name), (*loc, name)
+        arrays: list[NDArray[Any]] = [value] if isinstance(value, np.ndarray) else []
+        if _is_rows(value):
+            arrays = value
+        if sum(len(array) for array in arrays) > MAX_LISTED:
+            message = f"{path(where)} has more than {MAX_LISTED:,} numbers; give fewer"
+            raise InvalidParameter.at(where, message)
+        lists = [array.tolist() for array in arrays]
+        if lists:
+            named[name] = lists if _is_rows(value) else lists[0]
     for name in model.per_class_fields():
         value = named.get(name)
-        if isinstance(value, np.ndarray):
-            # A tensor, as a list of so many numbers would hold up every other thread.
-            named[name] = torch.from_numpy(value.astype(np.float64, copy=False))
+        # Tensors, as lists of so many numbers would hold up every other thread.
+        if _is_rows(value):
+            named[name] = pad_sequence([_tensor(row) for row in value], True, torch.nan)
+        elif isinstance(value, np.ndarray):
+            named[name] = _tensor(value)
+
+
+def _is_rows(value: object) -> TypeGuard[list[NDArray[Any]]]:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], np.ndarray)
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array.astype(np.float64, copy=False))
 
 
 def _renamed(model: type[Parameters], fields: Dict[str, object], loc: Loc) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a request can ask for, whatever the wire it came by."""
 
 from collections.abc import Mapping as Dict
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,12 +19,16 @@ from pydantic_core import core_schema
 
 from mappings.base import Mapping
 from mappings.evaluate import InvalidRows
-from mappings.evaluation import Output
 from mappings.registry import MAPPINGS, mapping_class
 from schemas.errors import InvalidRequest, Loc, invalid, unknown_fields
 from schemas.parameters import read_parameters
 
 R = TypeVar("R", bound="MapRequest")
+
+MapOutput = Literal[
+    "probabilities", "log_probabilities", "support", "normalizer", "entropy", "support_size"
+]
+"""What /v1/map can be asked for."""
 
 Dtype = Literal["float64", "float32"]
 
@@ -56,7 +61,7 @@ class MapRequest(BaseModel):
     mapping: Annotated[Mapping, _RegisteredMapping]
     """The mapping: an object with its name and parameters, or just its name; with just a name,
     its parameters may stand beside it in the request."""
-    outputs: Annotated[list[Output], Field(min_length=1)] = ["probabilities"]
+    outputs: Annotated[list[MapOutput], Field(min_length=1)] = ["probabilities"]
     """What to answer."""
     support_limit: Annotated[int, Field(ge=1)] | None = None
     """At most so many classes a row in `support`, the most probable first (a count)."""
@@ -76,17 +81,17 @@ class MapBody(MapRequest):
     """rows × classes, or one flat row; rows may differ in length; null masks a class."""
 
 
-def read_request(model: type[R], body: Dict[str, object], *, rows: int) -> R:
+def read_request(model: type[R], body: Dict[str, object], *, widths: Sequence[int]) -> R:
     """Validates a request, its logits already taken out.
 
     Args:
         model: the kind of request.
         body: the request's fields; where `mapping` is just a name, also the mapping's fields.
-        rows: the rows of logits that came with it (a count).
+        widths: the classes of each row of the logits that came with it (a count each).
 
     Raises:
         InvalidRequest: a field is unknown, missing or outside its bounds.
-        InvalidParameter: a per-row list has another length than there are rows.
+        InvalidParameter: a parameter does not fit the rows.
         UnknownName: no such mapping.
     """
     own = {name: value for name, value in body.items() if name in model.model_fields}
@@ -94,11 +99,11 @@ def read_request(model: type[R], body: Dict[str, object], *, rows: int) -> R:
     known = ("logits", *model.model_fields)
     name = own.get("mapping")
     if isinstance(name, str):
-        own["mapping"] = _read_mapping({**beside, "name": name}, (), rows, known)
+        own["mapping"] = _read_mapping({**beside, "name": name}, (), widths, known)
     elif beside:
         raise unknown_fields(list(beside), known, (), "a request")
     elif isinstance(name, dict):
-        own["mapping"] = _read_mapping(name, ("mapping",), rows, ())
+        own["mapping"] = _read_mapping(name, ("mapping",), widths, ())
     else:
         asked = "mapping should be" if "mapping" in own else "mapping is missing; give"
         names = ", ".join(MAPPINGS)
@@ -111,10 +116,10 @@ def read_request(model: type[R], body: Dict[str, object], *, rows: int) -> R:
 
 
 def _read_mapping(
-    fields: Dict[str, object], loc: Loc, rows: int, known: tuple[str, ...]
+    fields: Dict[str, object], loc: Loc, widths: Sequence[int], known: tuple[str, ...]
 ) -> Mapping:
     name = fields.get("name")
     if not isinstance(name, str):
         message = f"mapping.name should be one of {', '.join(MAPPINGS)}"
         raise InvalidRequest.at(("mapping", "name"), message)
-    return read_parameters(mapping_class(name), fields, loc=loc, rows=rows, known=known)
+    return read_parameters(mapping_class(name), fields, loc=loc, widths=widths, known=known)

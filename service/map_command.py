@@ -12,10 +12,9 @@ import numpy as np
 import torch
 
 from mappings.evaluate import InvalidRows
-from mappings.evaluation import OUTPUTS
 from mappings.registry import MAPPINGS
 from schemas.description import ParameterDescription, parameters
-from schemas.request import Dtype, MapRequest, read_request
+from schemas.request import Dtype, MapOutput, MapRequest, read_request
 from service.engine.engine import devices
 from service.engine.engine import run as evaluate_job
 from service.engine.job import Job
@@ -43,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mapping", metavar="NAME", help=f"one of {', '.join(MAPPINGS)} [softmax]")
     add("--input", metavar="FILE", help="logits from .npy, or logits or a request from .json")
     add("--output", metavar="FILE", help="write the answer to .npz or .json, or - for JSON here")
-    add("--outputs", metavar="NAMES", help=f"what to compute, with commas: {', '.join(OUTPUTS)}")
+    add(
+        "--outputs",
+        metavar="NAMES",
+        help=f"what to compute, with commas: {', '.join(get_args(MapOutput))}",
+    )
     add("--support-limit", metavar="COUNT", type=int, help="at most so many classes in a support")
     add("--invalid-rows", choices=get_args(InvalidRows), help="what to do with rows of NaN and so")
     add("--dtype", choices=get_args(Dtype), help="the precision of the answer")
@@ -101,7 +104,8 @@ def _job(given: argparse.Namespace) -> Job:
         if array.ndim not in (1, 2) or array.dtype.kind not in "fiu":
             raise ValueError(f"{path} should hold numbers, rows × classes or one row")
         logits = torch.from_numpy(np.atleast_2d(array))
-        request = read_request(MapRequest, {**defaults, **options}, rows=len(logits))
+        widths = [logits.shape[1]] * len(logits)
+        request = read_request(MapRequest, {**defaults, **options}, widths=widths)
         return Job(logits, request)
     if path.suffix != ".json":
         raise ValueError("--input should end in .npy or .json")

@@ -134,6 +134,49 @@ WRONG: dict[str, tuple[dict[str, Any], Loc]] = {
         {"mapping": {"name": "weighted_softmax", "weights": [-1, 1]}},
         ["mapping", "weights"],
     ),
+    "a target past the classes": (
+        {"mapping": {"name": "margin_softmax", "target": 2}},
+        ["mapping", "target"],
+    ),
+    "a target past the classes, beside": ({"mapping": "margin_softmax", "target": 2}, ["target"]),
+    "too few weights": (
+        {"mapping": {"name": "weighted_softmax", "weights": [1]}},
+        ["mapping", "weights"],
+    ),
+    "too many weights, a long list": (
+        {"mapping": {"name": "weighted_softmax", "weights": [0.5] * 50_000}},
+        ["mapping", "weights"],
+    ),
+    "a long list of weights, one negative": (
+        {
+            "logits": [0.5] * 50_000,
+            "mapping": {"name": "weighted_softmax", "weights": [0.5] * 49_999 + [-0.5]},
+        },
+        ["mapping", "weights"],
+    ),
+    "a long list for alpha": (
+        {"mapping": {"name": "entmax", "alpha": [0.5] * 50_000}},
+        ["mapping", "alpha"],
+    ),
+    "long rows for alpha": (
+        {"mapping": {"name": "entmax", "alpha": [[0.5] * 50_000]}},
+        ["mapping", "alpha"],
+    ),
+    "one of many alphas null": (
+        {
+            "logits": [[0.5]] * 30_000,
+            "mapping": {"name": "entmax", "alpha": [0.5] * 29_999 + [None]},
+        },
+        ["mapping", "alpha", 29_999],
+    ),
+    "a long list for a function": (
+        {"mapping": {"name": "normalized", "function": [0.5] * 50_000}},
+        ["mapping", "function"],
+    ),
+    "a long list for a mapping": ({"mapping": [0.5] * 50_000}, ["mapping"]),
+    "a long list for outputs": ({"outputs": [0.5] * 50_000}, ["outputs"]),
+    "a long list for an unknown field": ({"biases": [0.5] * 50_000}, ["biases"]),
+    "tokens, which need a seed": ({"outputs": ["tokens"]}, ["outputs", 0]),
     "a field of no mapping": (
         {"mapping": {"name": "entmax", "alpah": 2}},
         ["mapping", "alpah"],

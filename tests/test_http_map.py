@@ -286,6 +286,17 @@ def test_weights_of_a_large_body_are_taken() -> None:
     assert "weights" not in got["mapping"]
 
 
+@pytest.mark.parametrize("classes", [3, 9000])
+def test_every_row_may_have_its_own_weights(classes: int) -> None:
+    weights = [[1.0] + [0.0] * (classes - 1), [0.0, 3.0]]
+    got = answer(
+        logits=[[0.5] * classes, [0.5, 0.5]],
+        mapping={"name": "weighted_softmax", "weights": weights},
+        outputs=["support"],
+    )
+    assert [row["indices"] for row in got["support"]] == [[0], [1]]
+
+
 def test_seeds_keep_all_their_bits() -> None:
     seeds = [2**64 - 1, 2**64 - 2, 2**53 + 1]
     mapping = {"name": "gumbel_softmax", "seed": seeds}

@@ -5,7 +5,7 @@ import itertools
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -13,8 +13,6 @@ from torch import Tensor
 
 from mappings.catalogue.softmax import Softmax
 from mappings.evaluate import evaluate
-from mappings.evaluation import Evaluation
-from mappings.support import Support
 from schemas.request import MapRequest
 from service.engine.job import Completed, Job
 from service.settings import DEVICES
@@ -89,15 +87,20 @@ def run(job: Job, device: torch.device, submitted: float) -> Completed:
         invalid_rows=request.invalid_rows,
         lengths=job.lengths,
     )
-    evaluation = _on_host(evaluation)
+    if device.type != "cpu":
+        evaluation = _on_host(evaluation)
     return Completed(evaluation, started - submitted, time.perf_counter() - started)
 
 
-def _on_host(part: Any) -> Any:
-    """An Evaluation or Support with every tensor in it on the host."""
-    moved = {
-        field.name: value.cpu() if isinstance(value, Tensor) else _on_host(value)
-        for field in fields(part)
-        if isinstance(value := getattr(part, field.name), Tensor | Support | Evaluation)
-    }
-    return replace(part, **moved)
+def _on_host(value: Any) -> Any:
+    """An Evaluation, or a part of one, with every tensor in it on the host."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {name: _on_host(part) for name, part in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        return [part.cpu() for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        moved = {field.name: _on_host(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **moved)
+    return value

@@ -44,7 +44,8 @@ def job_of(document: object, model: type[MapRequest], settings: Settings) -> Job
         raise InvalidRequest.at(("logits",), "logits is missing; give one row, or rows of numbers")
     logits, lengths = _logits(numbers(document.pop("logits"), "logits", settings), settings)
     rows, longest = logits.shape
-    request = read_request(model, _with_arrays(document), rows=rows)
+    widths = [longest] * rows if lengths is None else lengths
+    request = read_request(model, _with_arrays(document), widths=widths)
     wide = {"probabilities", "log_probabilities"} & set(request.outputs)
     check_output(rows * longest * len(wide), settings)
     return Job(logits, request, lengths)
@@ -130,11 +131,11 @@ def _logits(array: Numbers, settings: Settings) -> tuple[Tensor, list[int] | Non
 
 
 def _with_arrays(value: Any, depth: int = 0) -> Any:
-    """A request in which lifted arrays are numpy's; missing places at a row's end are NaN."""
+    """A request in which long arrays are numpy's: one, or where they have rows, a list of them."""
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Numbers):
-        return value.padded(math.nan)
+        return value.values if value.lengths is None else value.rows()
     if isinstance(value, dict):
         return {name: _with_arrays(entry, depth + 1) for name, entry in value.items()}
     if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):

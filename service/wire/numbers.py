@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,11 @@ class Numbers:
     values: Array
     lengths: NDArray[np.int64] | None
 
+    def rows(self) -> list[Array]:
+        """The rows, as views."""
+        stops = [] if self.lengths is None else np.cumsum(self.lengths).tolist()
+        return [self.values[start:stop] for start, stop in pairwise([0, *stops])]
+
     def padded(self, filling: float) -> Array:
         """(rows, longest) float64, or the values as they are when they have no rows."""
         if self.lengths is None:
@@ -47,11 +52,8 @@ class Numbers:
         if rows * longest == len(self.values):
             return self.values.reshape(rows, longest)
         result = np.full((rows, longest), filling)
-        stops = np.cumsum(self.lengths).tolist()
-        start = 0
-        for row, stop in enumerate(stops):
-            result[row, : stop - start] = self.values[start:stop]
-            start = stop
+        for row, values in enumerate(self.rows()):
+            result[row, : len(values)] = values
         return result
 
 
