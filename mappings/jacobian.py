@@ -79,6 +79,31 @@ class Jacobian:
             yield torch.diag(self.diagonal[row][places]) - left.T @ right
 
 
+def without_cancellation(weights: Tensor, pace: Tensor, classes: Tensor | None) -> Jacobian:
+    """The Jacobian (diag(s) − s sᵀ/Σs)/T, exact also where one s outweighs all others.
+
+    With k the largest s, c = s_k/Σs, and s′ the others, it is
+    diag(s′ + c Σs′ e_k) − (s′/Σs + c e_k) s′ᵀ − s′ (c e_k)ᵀ: nothing is subtracted at k.
+
+    Args:
+        weights: (rows, kept) s, at least 0.
+        pace: (rows, 1) 1/T.
+        classes: (rows, kept) class ids, or None for all in order.
+    """
+    place = weights.argmax(dim=-1, keepdim=True)
+    others = weights.scatter(-1, place, 0.0)
+    rest = row_sum(others)
+    share = 1 / (1 + rest / weights.gather(-1, place))
+    top = torch.zeros_like(weights).scatter(-1, place, share)
+    first = others / (weights.gather(-1, place) + rest) + top
+    return Jacobian(
+        (others + top * rest) * pace,
+        torch.stack([first, others], 1),
+        torch.stack([others * pace, top * pace], 1),
+        classes,
+    )
+
+
 def zero_where(still: Tensor, jacobian: Jacobian) -> Jacobian:
     """The Jacobian with the rows `still` (rows, 1) set to zero: piecewise constant there."""
     if not bool(still.any()):

@@ -162,9 +162,10 @@ def exponential_levels(scores: Tensor) -> Levels:
 
     def log_hazards(block: Tensor) -> Tensor:
         near = torch.log1p(-block.exp().unsqueeze(-1) * nodes.unsqueeze(-2))
-        return block.unsqueeze(-1) - near
+        return block.unsqueeze(-1) + nodes.log().unsqueeze(-2) - near
 
-    return Levels(total + (width * weights.to(scores.device)).log(), log_hazards)
+    # dy = du/u.
+    return Levels(total + (width * weights.to(scores.device) / nodes).log(), log_hazards)
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mappings.base import Mapping, PerRow, Row
 from mappings.gibbs import inverse
-from mappings.jacobian import Jacobian
+from mappings.jacobian import Jacobian, without_cancellation
 from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, entmax_roots, tsallis_potential
@@ -54,14 +54,16 @@ class Entmax(Mapping):
             return torch.where(masses > 0, ((1 - beta) * logs).exp(), 0)
 
         def jacobian() -> Jacobian:
-            slopes, pace = weights(), inverse(temperature)
-            left, right = slopes / row_sum(slopes), slopes * pace
-            return Jacobian(right, left.unsqueeze(1), right.unsqueeze(1), kept.classes)
+            return without_cancellation(weights(), inverse(temperature), kept.classes)
 
         def by_alpha() -> Tensor:
             slopes = weights()
             moves = torch.where(masses > 0, -masses * logs.square() * _curvature(beta * logs), 0)
-            return moves - slopes / row_sum(slopes) * row_sum(moves)
+            # What the largest weight's class gains is what the others lose.
+            place = slopes.argmax(dim=-1, keepdim=True)
+            gains = moves - slopes / row_sum(slopes) * row_sum(moves)
+            others = gains.scatter(-1, place, 0.0)
+            return others.scatter(-1, place, -row_sum(others))
 
         return Solution(
             probabilities=masses,
