@@ -1,11 +1,19 @@
 """What is wrong is answered as a problem document that helps and never repeats the input."""
 
+import asyncio
+import json
 from typing import Any
 
 import httpx
 import pytest
 
+from mappings.errors import ProbmapError
 from server import map_logits, shared_client
+from service.app import create_app
+from service.engine.engine import Engine
+from service.engine.job import Job
+from service.errors import STATUS
+from service.settings import Settings
 
 Loc = list[str | int]
 
@@ -69,6 +77,13 @@ def test_what_is_not_json_is_malformed(body: str) -> None:
 def test_invalid_utf8_is_malformed() -> None:
     body = b'{"logits": [1], "mapping": "\xff\xfe"}'
     assert_problem(post(body), 400, "malformed_body")
+
+
+def nested(depth: int, value: object = 1) -> object:
+    """A value inside so many objects."""
+    for _ in range(depth):
+        value = {"a": value}
+    return value
 
 
 WRONG: dict[str, tuple[dict[str, Any], Loc]] = {
@@ -183,6 +198,9 @@ WRONG: dict[str, tuple[dict[str, Any], Loc]] = {
     ),
     "a field of another mapping": ({"mapping": "softmax", "alpha": 2}, ["alpha"]),
     "an unknown field": ({"logit_bias": {}}, ["logit_bias"]),
+    "a deep unknown field": ({"nested": nested(400)}, ["nested"]),
+    "a deep alpha": ({"mapping": {"name": "entmax", "alpha": nested(400)}}, ["mapping", "alpha"]),
+    "a long array, deep": ({"nested": nested(400, [0.5] * 50_000)}, ["nested"]),
     "fields beside an object": ({"mapping": {"name": "entmax"}, "alpha": 2}, ["alpha"]),
     "an unknown output": ({"outputs": ["probabilites"]}, ["outputs", 0]),
     "no outputs": ({"outputs": []}, ["outputs"]),
@@ -334,3 +352,36 @@ def test_a_request_id_is_taken_or_made(given: str, taken: bool) -> None:
         request_id = answered.headers["x-request-id"]
         assert (request_id == given) is taken
         assert 0 < len(request_id) <= 128
+
+
+def kinds(error: type[ProbmapError]) -> list[type[ProbmapError]]:
+    return [error, *(kind for child in error.__subclasses__() for kind in kinds(child))]
+
+
+def test_every_error_has_a_status() -> None:
+    assert {kind.code for kind in kinds(ProbmapError)} - {ProbmapError.code} == set(STATUS)
+
+
+def test_an_unexpected_failure_tells_its_request_id_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(engine: Engine, job: Job) -> None:
+        if job.rows == 2:
+            raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(Engine, "submit", fail)
+
+    async def post_to_a_failing_engine() -> httpx.Response:
+        app = create_app(Settings())
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                body = {"logits": [[1], [2]], "mapping": "softmax"}
+                return await client.post("/v1/map", json=body, headers={"x-request-id": "abc"})
+
+    problem = assert_problem(asyncio.run(post_to_a_failing_engine()), 500, "internal_error")
+    assert problem["request_id"] == "abc"
+    assert SECRET not in json.dumps(problem)
+    logged = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert ["abc" in record.getMessage() for record in logged] == [True]
+    assert SECRET in caplog.text

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from server import RunningServer, running_server
+from service.settings import Settings
 
 LIMITS = {
     "max_body_bytes": 200_000,
@@ -161,6 +162,10 @@ def test_a_connection_idle_for_6_seconds_still_works(limited: RunningServer) -> 
     connection.close()
     # Python's client would have connected anew, had the server closed the connection.
     assert len(ports) == 1
+
+
+def test_idle_connections_outlive_those_of_proxies() -> None:
+    assert Settings().keep_alive_seconds >= 75
 
 
 def test_a_client_may_ask_before_it_sends(limited: RunningServer) -> None:
