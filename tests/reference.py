@@ -56,7 +56,8 @@ def distribution(mapping: dict[str, Any], logits: Sequence[float | None]) -> Dis
         if "weights" in parameters:
             parameters["weights"] = [parameters["weights"][i] for i in ids]
         if "target" in parameters:
-            parameters["target"] = ids.index(mapping["target"])
+            target = mapping["target"]
+            parameters["target"] = ids.index(target) if target in ids else None
         solve = SOLVERS[mapping["name"]]
         if temperature == 0 and mapping["name"] in AT_ZERO_TEMPERATURE:
             # One part in 10^400 of the smallest gap: the limit itself at this precision.
@@ -309,11 +310,14 @@ NOISES: dict[str, tuple[Callable[[Number], Number], Callable[[Number], Number]]]
 def margin_softmax(
     x: Row,
     temperature: Number,
-    target: int,
+    target: int | None,
     margin: Number = 0.35,
     kind: str = "additive_cosine",
 ) -> Distribution:
     moved = list(x)
+    if target is None:
+        # The target is masked: there is nothing to make harder.
+        return softmax(x, temperature)
     moved[target] = (
         x[target] - margin if kind == "additive_cosine" else mp.cos(mp.acos(x[target]) + margin)
     )
