@@ -132,7 +132,7 @@ class Answer:
             masses = masses.index_fill(0, torch.tensor(chunk.bad, device=masses.device), 1)
         rows = masses.shape[0]
         row = draws.take(chunk.start, chunk.start + rows).bind(rows, masses.device)
-        return draws.draw(masses, logs, chunk.solution.classes, row)
+        return draws.draw(masses, logs, chunk.solution.classes, row, chunk.start)
 
     def _add_loss(self, chunk: Chunk) -> None:
         targets = self.wanted.targets

@@ -55,10 +55,9 @@ class InvalidRow(ProbmapError):
     code = "invalid_row"
 
     def __init__(self, reasons: dict[int, str]) -> None:
-        shown = tuple(
-            Problem(("logits", row), f"row {row}: {reason}") for row, reason in reasons.items()
-        )
-        more = f" (and {len(reasons) - 1} more rows)" if len(reasons) > 1 else ""
+        first = list(reasons.items())[:MAX_REPORTED]
+        shown = tuple(Problem(("logits", row), f"row {row}: {reason}") for row, reason in first)
+        more = " (and other rows)" if len(reasons) > 1 else ""
         super().__init__(
             f'{shown[0].message}{more}; mend it or ask for "invalid_rows": "report"', shown
         )
@@ -76,10 +75,15 @@ class OutputTooLarge(ProbmapError):
 
     code = "output_too_large"
 
+    def __init__(self, detail: str, limit: int) -> None:
+        super().__init__(detail)
+        self.limit = limit
+
     @classmethod
     def jacobian(cls, numbers: int, limit: int, form: str) -> "OutputTooLarge":
         """The error of a Jacobian that does not fit."""
         return cls(
             f"a {form} Jacobian of these rows holds {numbers} numbers, above the output limit of "
-            f'{limit}; ask for the form "factors", or for products ("jvp", "vjp")'
+            f'{limit}; ask for the form "factors", or for products ("jvp", "vjp")',
+            limit,
         )

@@ -93,6 +93,8 @@ def evaluate(
         part = _part(row, rows, start, stop)
         chain.check(mapping.undefined_rows(chain.logits, part), mapping.undefined)
         reasons |= {start + place: reason for place, reason in chain.bad.items()}
+        if reasons and invalid_rows == "reject":
+            raise InvalidRow(reasons)
         solution = mapping.solve(chain.logits, part)
         answer.add(
             Chunk(
@@ -105,8 +107,6 @@ def evaluate(
                 shift_invariant=mapping.shift_invariant,
             )
         )
-    if reasons and invalid_rows == "reject":
-        raise InvalidRow(reasons)
     return answer.finished(reasons)
 
 
@@ -182,8 +182,10 @@ class _Chain:
     def _drop_unanswerable(self, when: str) -> None:
         sound = maximum(self.logits).isfinite().squeeze(-1)
         if not bool(sound.all()):
-            places = (~sound).nonzero().flatten().tolist()
-            self._drop({place: _reason(self.logits[place]) + when for place in places})
+            places = (~sound).nonzero().flatten()
+            reasons = _reasons(self.logits[places])
+            found = zip(places.tolist(), reasons, strict=True)
+            self._drop({place: reason + when for place, reason in found})
 
     def _drop(self, found: dict[int, str]) -> None:
         """Goes on with a harmless single class where a row has no answer."""
@@ -194,8 +196,17 @@ class _Chain:
         self.logits = mended
 
 
-def _reason(logits: Tensor) -> str:
-    for name, places in (("nan", logits.isnan()), ("+inf", logits == torch.inf)):
-        if bool(places.any()):
-            return f"{name} at class {int(places.nonzero()[0])}"
-    return "no unmasked class"
+def _reasons(logits: Tensor) -> list[str]:
+    """Why each of these rows has no answer."""
+    wrong = logits.isnan()
+    infinite = ~wrong.any(dim=-1, keepdim=True) & (logits == torch.inf)
+    marks = (wrong | infinite).to(torch.int8)
+    first = marks.argmax(dim=-1)
+    # NaN compares with nothing, so what is marked and equal to itself is +inf.
+    kinds = logits.gather(-1, first.unsqueeze(-1)).isnan().squeeze(-1).tolist()
+    return [
+        f"{'nan' if kind else '+inf'} at class {place}" if marked else "no unmasked class"
+        for marked, kind, place in zip(
+            marks.any(dim=-1).tolist(), kinds, first.tolist(), strict=True
+        )
+    ]

@@ -55,6 +55,13 @@ class JacobianAnswer:
     blocks: list[Tensor] | None = None
     indices: list[Tensor] | None = None
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers it holds."""
+        tensors = (self.matrix, self.product, self.diagonal, self.left, self.right)
+        whole = sum(tensor.numel() for tensor in tensors if tensor is not None)
+        return whole + sum(block.numel() for block in self.blocks or ())
+
     def rows(self, start: int, stop: int) -> "JacobianAnswer":
         """The derivatives of rows start (included) to stop (excluded), as views."""
         return JacobianAnswer(self.form, **_cut(self, start, stop, skip="form"))

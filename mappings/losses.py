@@ -1,6 +1,6 @@
 """Losses of a row against its target, with the gradient by the logits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,7 +34,7 @@ class Targets:
     values: Tensor
     kind: Kind = "natural"
 
-    def check(self, lengths: list[int]) -> None:
+    def check(self, lengths: Sequence[int]) -> None:
         """Raises InvalidParameter for a target that does not fit its row."""
         if self.values.shape[0] != len(lengths):
             message = f"there are {self.values.shape[0]} targets for {len(lengths)} rows"

@@ -16,18 +16,23 @@ from mappings.errors import InvalidParameter
 from mappings.philox import DRAW_STREAM, ORDER_STREAM, uniforms, uniforms_at
 from mappings.rows import row_sum
 
+MAX_SAMPLES = 1 << 20
+"""Tokens that can be drawn from one row (a count)."""
+
 
 class Draws(Parameters):
     """How many tokens to draw from each row, and from which seed."""
 
     seed: PerRow[Seed]
     """What the draws are made from (unsigned 64-bit); one, or one a row."""
-    samples: Annotated[int, Field(ge=1, le=1 << 20)] = 1
+    samples: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
     """Tokens drawn from each row (a count)."""
     replacement: bool = True
     """Whether a class can be drawn again."""
 
-    def draw(self, masses: Tensor, logs: Tensor, classes: Tensor | None, row: Row) -> Tensor:
+    def draw(
+        self, masses: Tensor, logs: Tensor, classes: Tensor | None, row: Row, first: int
+    ) -> Tensor:
         """Places (rows, samples) of the drawn classes among the kept ones.
 
         Args:
@@ -35,23 +40,23 @@ class Draws(Parameters):
             logs: (rows, kept) their logarithms.
             classes: (rows, kept) class ids, ascending, −1 where padded; None: all in order.
             row: these parameters, bound to the rows.
+            first: the place of the first row in its batch, for messages.
         """
         if self.replacement:
             return _inverted(masses, uniforms(row["seed"], self.samples, DRAW_STREAM))
+        available = (masses > 0).sum(dim=-1)
+        for place in (available < self.samples).nonzero().flatten().tolist()[:1]:
+            message = (
+                f"row {first + place} has {int(available[place])} classes above 0, fewer than the "
+                f"{self.samples} samples; ask for fewer, or for replacement"
+            )
+            raise InvalidParameter.at(("samples",), message)
         return self._ordered(masses, logs, classes, row["seed"])
 
     def _ordered(
         self, masses: Tensor, logs: Tensor, classes: Tensor | None, seed: Tensor
     ) -> Tensor:
         """The largest of log p + Gumbel noise by class: draws without replacement, in order."""
-        available = (masses > 0).sum(dim=-1)
-        short = (available < self.samples).nonzero().flatten().tolist()
-        if short:
-            message = (
-                f"a row has {int(available[short[0]])} classes above 0, fewer than the "
-                f"{self.samples} samples; ask for fewer, or for replacement"
-            )
-            raise InvalidParameter.at(("samples",), message)
         if classes is None:
             chances = uniforms(seed, masses.shape[-1], ORDER_STREAM)
         else:

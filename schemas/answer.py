@@ -45,3 +45,28 @@ class MapAnswer(BaseModel):
     """Of each row (nats)."""
     support_size: list[int | None] | None = None
     """The classes above 0 of each row (a count)."""
+    jacobian: list[Any] | dict[str, Any] | None = None
+    """dense: rows × n × n; support: indices and values a row; factors: diagonal (rows × n), left
+    and right (rows × n × rank) of diag(d) − L Rᵀ; jvp and vjp: rows × n."""
+    parameter_gradients: dict[str, list[list[float | None] | None]] | None = None
+    """∂p/∂parameter, rows × n, by the parameter's name."""
+
+
+class SampleAnswer(MapAnswer):
+    """Tokens a row, and what else was asked for."""
+
+    seed: int | list[int]
+    """What the draws were made from: the request's, or the server's own."""
+    tokens: list[list[int] | None] | None = None
+    """rows × samples class ids."""
+    token_log_probabilities: list[list[float] | None] | None = None
+    """rows × samples (nats), under the returned distribution."""
+
+
+class LossAnswer(MapAnswer):
+    """A loss a row with its gradient, and what else was asked for."""
+
+    loss: list[float | None] | None = None
+    """Of each row (nats); null where it is infinite, as the target has no probability."""
+    gradient: list[list[float | None] | None] | None = None
+    """∂loss/∂x, rows × classes."""

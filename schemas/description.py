@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 from mappings.base import Mapping, Parameters
-from mappings.registry import MAPPINGS
+from mappings.processor import Processor
+from mappings.registry import MAPPINGS, PROCESSORS
 
 _BOUNDS = {
     "minimum": "minimum",
@@ -29,8 +30,9 @@ class ParameterDescription(BaseModel):
     """As a request gives it."""
     type: str
     """number, integer, string or boolean: of one value."""
-    kind: Literal["per_row", "per_class", "static"]
-    """per_row: one value or a list of one a row; per_class: one value a class; static: one."""
+    kind: Literal["per_row", "per_class", "per_row_list", "static"]
+    """per_row: one value or a list of one a row; per_class: one value a class; per_row_list: one
+    list or a list of one a row; static: one."""
     required: bool
     """Whether a request must give it."""
     default: Any = None
@@ -67,10 +69,31 @@ class MappingDescription(BaseModel):
     """What it takes."""
 
 
+class ProcessorDescription(BaseModel):
+    """One logits processor: what it keeps, what it takes."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    """As a request gives it."""
+    summary: str
+    """What it is, in a sentence."""
+    description: str
+    """Rule, ties, limits, cost and reference."""
+    parameters: list[ParameterDescription]
+    """What it takes."""
+
+
 class MappingList(BaseModel):
     """The registered mappings."""
 
     mappings: list[MappingDescription]
+
+
+class ProcessorList(BaseModel):
+    """The registered logits processors."""
+
+    processors: list[ProcessorDescription]
 
 
 def describe_all() -> MappingList:
@@ -78,18 +101,40 @@ def describe_all() -> MappingList:
     return MappingList(mappings=[describe(mapping) for mapping in MAPPINGS.values()])
 
 
+def describe_all_processors() -> ProcessorList:
+    """Every registered logits processor."""
+    return ProcessorList(processors=[describe_processor(one) for one in PROCESSORS.values()])
+
+
+def describe_processor(processor: type[Processor]) -> ProcessorDescription:
+    """One logits processor, read from its class."""
+    summary, description = _documented(processor)
+    return ProcessorDescription(
+        name=str(processor.model_fields["name"].default),
+        summary=summary,
+        description=description,
+        parameters=parameters(processor),
+    )
+
+
 def describe(mapping: type[Mapping]) -> MappingDescription:
     """One mapping, read from its class."""
-    summary, _, rest = inspect.cleandoc(mapping.__doc__ or "").partition("\n")
+    summary, description = _documented(mapping)
     return MappingDescription(
         name=str(mapping.model_fields["name"].default),
         summary=summary,
-        description=rest.strip(),
+        description=description,
         shift_invariant=mapping.shift_invariant,
         monotone=mapping.monotone,
         sparse=mapping.sparse,
         parameters=parameters(mapping),
     )
+
+
+def _documented(model: type[Parameters]) -> tuple[str, str]:
+    """The first line of a class's docstring, and the rest."""
+    summary, _, rest = inspect.cleandoc(model.__doc__ or "").partition("\n")
+    return summary, rest.strip()
 
 
 def parameters(model: type[Parameters]) -> list[ParameterDescription]:
@@ -105,25 +150,35 @@ def parameters(model: type[Parameters]) -> list[ParameterDescription]:
 def _parameter(
     model: type[Parameters], name: str, field: FieldInfo, schema: dict[str, Any]
 ) -> ParameterDescription:
-    per_class = name in model.per_class_fields()
+    kinds: dict[str, Literal["per_row", "per_class", "per_row_list"]] = {
+        **dict.fromkeys(model.per_row_fields(), "per_row"),
+        **dict.fromkeys(model.per_class_fields(), "per_class"),
+        **dict.fromkeys(model.per_row_list_fields(), "per_row_list"),
+    }
     values = [leaf for leaf in _leaves(schema) if leaf.get("type") != "null"]
     single = [leaf for leaf in values if leaf.get("type") != "array"]
-    shown: dict[str, Any] = single[0] if single else {"type": "number"}
+    shown: dict[str, Any] = (single or [_innermost(values[0])])[0]
     if "const" in shown:
         shown = {**shown, "enum": [shown["const"]]}
     bounds: dict[str, Any] = {
         ours: shown[theirs] for theirs, ours in _BOUNDS.items() if theirs in shown
     }
-    per_row = name in model.per_row_fields()
     return ParameterDescription(
         name=name,
         type=shown.get("type", "string"),
-        kind="per_class" if per_class else "per_row" if per_row else "static",
+        kind=kinds.get(name, "static"),
         required=field.is_required(),
         default=None if field.is_required() else field.default,
         description=" ".join((field.description or "").split()),
         **bounds,
     )
+
+
+def _innermost(schema: dict[str, Any]) -> dict[str, Any]:
+    """What the lists of a field's JSON schema hold."""
+    while schema.get("type") == "array":
+        schema = schema["items"]
+    return schema
 
 
 def _leaves(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Reads named parameter sets (a mapping and its fields) from what a client sent."""
 
+import difflib
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from typing import Any, TypeGuard, TypeVar
@@ -14,7 +15,16 @@ from torch.nn.utils.rnn import pad_sequence
 from mappings.base import Mapping, Parameters
 from mappings.errors import InvalidParameter, Problem
 from mappings.processor import Processor
-from schemas.errors import InvalidRequest, Loc, invalid, path, unknown_fields
+from mappings.registry import registered
+from schemas.errors import (
+    MAX_NAME,
+    InvalidRequest,
+    Loc,
+    invalid,
+    path,
+    shortened,
+    unknown_fields,
+)
 
 P = TypeVar("P", bound=Parameters)
 
@@ -23,6 +33,47 @@ MAX_LISTED = 1 << 21
 
 ALIASES = {"α": "alpha", "λ": "lam", "lambda": "lam", "ε": "epsilon", "τ": "temperature"}
 """Other names under which a field is found, where the mapping has that field."""
+
+
+def read_named(
+    registry: Dict[str, type[P]],
+    value: object,
+    *,
+    loc: Loc,
+    widths: Sequence[int],
+    known: Sequence[str] = (),
+) -> P:
+    """Reads a mapping or a processor: an object with its name and parameters, or just its name.
+
+    Args:
+        registry: what there is, by name.
+        value: what the client sent.
+        loc: where in the request it stands; () where its fields stand beside the request's own.
+        widths: the classes of each row of logits (a count each).
+        known: names that are also understood at this place.
+
+    Raises:
+        InvalidRequest: it is neither, or its parameters are not right.
+        InvalidParameter: a parameter does not fit the rows.
+        UnknownName: no mapping has this name.
+    """
+    if isinstance(value, str):
+        value = {"name": value}
+    there_are = f"there are {', '.join(registry)}"
+    if not isinstance(value, dict):
+        asked = f"{path(loc)} is missing; give" if value is None else f"{path(loc)} should be"
+        raise InvalidRequest.at(loc, f"{asked} a name or an object with a name; {there_are}")
+    name = value.get("name")
+    if not isinstance(name, str):
+        where = (*loc, "name")
+        raise InvalidRequest.at(where, f"{path(where)} should be a name; {there_are}")
+    if name not in registry and loc[:1] == ("processors",):
+        near = difflib.get_close_matches(name[:MAX_NAME], registry, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        message = f"{path(loc)} is unknown: {shortened(name)}; {meant}{there_are}"
+        raise InvalidRequest.at((*loc, "name"), message)
+    model = registered(registry, name)
+    return read_parameters(model, value, loc=loc, widths=widths, known=known)
 
 
 def read_parameters(

@@ -12,7 +12,7 @@ from service.body import UnreadBody
 from service.documentation import document
 from service.middleware import RequestMiddleware
 from service.responses import error_response
-from service.routes import docs, health, map, mappings
+from service.routes import docs, health, loss, map, mappings, processors, sample
 from service.runtime import Runtime
 from service.settings import Settings
 from service.version import release
@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)
-    for route in (map, mappings, health, docs):
+    for route in (map, sample, loss, mappings, processors, health, docs):
         app.include_router(route.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     return app

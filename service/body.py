@@ -79,7 +79,9 @@ def _check_media_type(header: str, media_types: Collection[str]) -> None:
     media_type, _, parameters = header.partition(";")
     if media_type and media_type.strip().lower() not in media_types:
         listed = " or ".join(media_types)
-        raise UnsupportedMediaType(f"the body's Content-Type should be {listed}")
+        raise UnsupportedMediaType(
+            f"the body's Content-Type should be {listed} (curl sends it with --json, not with -d)"
+        )
     charset = parameters.lower().partition("charset=")[2].strip(' "')
     if charset and not charset.startswith(("utf-8", "utf8")):
         raise UnsupportedMediaType("the body's charset should be utf-8")

@@ -8,9 +8,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from mappings.registry import MAPPINGS
+from mappings.registry import MAPPINGS, PROCESSORS
 from schemas.problem import ProblemDocument
-from schemas.request import MapBody
+from schemas.request import LossBody, MapBody, SampleBody
 
 COMPONENTS = "#/components/schemas/"
 
@@ -48,11 +48,16 @@ def document(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
         )
         _, definitions = models_json_schema(
-            [(MapBody, "validation"), (ProblemDocument, "serialization")],
+            [
+                (MapBody, "validation"),
+                (SampleBody, "validation"),
+                (LossBody, "validation"),
+                (ProblemDocument, "serialization"),
+            ],
             ref_template=f"{COMPONENTS}{{model}}",
         )
-        for mapping in MAPPINGS.values():
-            definitions["$defs"][mapping.__name__].setdefault("required", []).insert(0, "name")
+        for named in (*MAPPINGS.values(), *PROCESSORS.values()):
+            definitions["$defs"][named.__name__].setdefault("required", []).insert(0, "name")
         made.setdefault("components", {}).setdefault("schemas", {}).update(definitions["$defs"])
         app.openapi_schema = made
     return app.openapi_schema

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from mappings.evaluation import OUTPUTS, Evaluation
+from mappings.evaluation import OUTPUTS, Evaluation, JacobianAnswer
 from mappings.support import Support
 from service.engine.job import Job
 from service.settings import Settings
@@ -29,8 +28,12 @@ def write_npz(path: Path, job: Job, evaluation: Evaluation) -> None:
     """Writes one array an output; a support as offsets, indices, probabilities and logarithms."""
     arrays: dict[str, Any] = {}
     for name in OUTPUTS:
-        value: Tensor | Support | None = getattr(evaluation, name)
-        if isinstance(value, Support):
+        value = getattr(evaluation, name)
+        if isinstance(value, JacobianAnswer):
+            arrays |= _jacobian_arrays(value)
+        elif isinstance(value, dict):
+            arrays |= {f"gradient_{key}": part.numpy() for key, part in value.items()}
+        elif isinstance(value, Support):
             for part in ("offsets", "indices", "probabilities", "log_probabilities"):
                 arrays[f"support_{part}"] = getattr(value, part).numpy()
         elif value is not None:
@@ -41,3 +44,18 @@ def write_npz(path: Path, job: Job, evaluation: Evaluation) -> None:
         arrays["lengths"] = np.array(job.lengths)
     with path.open("wb") as file:
         np.savez(file, **arrays)
+
+
+def _jacobian_arrays(jacobian: JacobianAnswer) -> dict[str, Any]:
+    """The parts of a Jacobian; blocks one after the other, flattened."""
+    parts = ("matrix", "product", "diagonal", "left", "right")
+    found = {name: getattr(jacobian, name) for name in parts}
+    arrays: dict[str, Any] = {
+        f"jacobian_{name}": value.numpy() for name, value in found.items() if value is not None
+    }
+    if jacobian.blocks is not None and jacobian.indices is not None:
+        arrays["jacobian_sizes"] = np.array([len(ids) for ids in jacobian.indices], np.int64)
+        for name, values in (("indices", jacobian.indices), ("values", jacobian.blocks)):
+            flat = [value.numpy().ravel() for value in values]
+            arrays[f"jacobian_{name}"] = np.concatenate(flat) if flat else np.zeros(0)
+    return arrays

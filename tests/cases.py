@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.registry import mapping_class
+from mappings.registry import MAPPINGS, registered
 
 PerClasses = Callable[[int], Any]
 """A parameter whose value depends on the count of classes."""
@@ -51,7 +51,7 @@ def built(request: dict[str, Any] | str) -> Mapping:
     """The mapping that a request's object, or just its name, stands for."""
     if isinstance(request, str):
         request = {"name": request}
-    return mapping_class(request["name"])(**request)
+    return registered(MAPPINGS, request["name"])(**request)
 
 
 def weights(classes: int) -> list[float]:

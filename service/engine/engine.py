@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from mappings.catalogue.softmax import Softmax
+from mappings.errors import OutputTooLarge
 from mappings.evaluate import evaluate
 from schemas.request import MapRequest
 from service.engine.job import Completed, Job
+from service.errors import TooLarge
 from service.settings import DEVICES
 
 
@@ -78,15 +80,23 @@ def run(job: Job, device: torch.device, submitted: float) -> Completed:
     """
     started = time.perf_counter()
     request = job.request
-    evaluation = evaluate(
-        job.logits.to(device),
-        request.mapping,
-        outputs=request.outputs,
-        dtype=job.dtype,
-        support_limit=request.support_limit,
-        invalid_rows=request.invalid_rows,
-        lengths=job.lengths,
-    )
+    try:
+        evaluation = evaluate(
+            job.logits.to(device),
+            request.mapping,
+            processors=request.processors,
+            outputs=request.wanted(),
+            dtype=job.dtype,
+            support_limit=request.support_limit,
+            invalid_rows=request.invalid_rows,
+            lengths=job.lengths,
+            derivatives=request.derivatives(),
+            draws=request.draws(),
+            targets=request.aims(),
+            output_limit=job.output_limit,
+        )
+    except OutputTooLarge as error:
+        raise TooLarge.over(error.detail, "max_output_elements", error.limit) from None
     if device.type != "cpu":
         evaluation = _on_host(evaluation)
     return Completed(evaluation, started - submitted, time.perf_counter() - started)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mappings.evaluation import Evaluation
-from schemas.request import MapRequest
+from schemas.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,13 @@ class Job:
         logits: (rows, classes) on the host, −inf where masked or padded.
         request: what to compute of them.
         lengths: the classes of each row, where shorter rows were padded; None: all the same.
+        output_limit: the most numbers a Jacobian may hold; None: any.
     """
 
     logits: Tensor
-    request: MapRequest
+    request: Request
     lengths: list[int] | None = None
+    output_limit: int | None = None
 
     @property
     def rows(self) -> int:

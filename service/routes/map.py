@@ -1,16 +1,11 @@
 """POST /v1/map: logits to distributions."""
 
-from functools import partial
-
 from fastapi import APIRouter, Request, Response
 
 from schemas.answer import MapAnswer
 from schemas.request import MapBody, MapRequest
-from service.body import read_body
 from service.documentation import json_body, problems
-from service.responses import evaluated
-from service.runtime import runtime_of
-from service.wire import json
+from service.routes.evaluate import evaluate
 
 router = APIRouter(tags=["distributions"])
 
@@ -29,11 +24,4 @@ EXAMPLE = {
 )
 async def map_logits(request: Request) -> Response:
     """Maps every row of logits to a probability distribution."""
-    runtime = runtime_of(request)
-    settings = runtime.settings
-    body = await read_body(request.scope, request.receive, settings, json.MEDIA_TYPES)
-    job = await runtime.transcode(len(body), partial(json.decode, body, MapRequest, settings))
-    completed = await runtime.engine.submit(job)
-    encode = partial(json.encode, job, completed.evaluation, settings)
-    parts = await runtime.transcode(json.answer_bytes(completed.evaluation), encode)
-    return evaluated(parts, completed)
+    return await evaluate(request, MapRequest)

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from mappings.registry import mapping_class
+from mappings.registry import MAPPINGS, registered
 from schemas.description import MappingDescription, MappingList, describe, describe_all
 from service.documentation import problems
 from service.responses import json_response
@@ -19,4 +19,4 @@ async def list_mappings() -> Response:
 @router.get("/v1/mappings/{name}", response_model=MappingDescription, responses=problems(404))
 async def show_mapping(name: str) -> Response:
     """Shows one mapping, its properties and its parameters."""
-    return json_response(describe(mapping_class(name)).model_dump())
+    return json_response(describe(registered(MAPPINGS, name)).model_dump())

@@ -1,6 +1,8 @@
 """The JSON wire: bodies to jobs, evaluations to answers."""
 
 import math
+import secrets
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mappings.evaluation import OUTPUTS, VALID, Evaluation
+from mappings.evaluation import OUTPUTS, VALID, Evaluation, JacobianAnswer
 from mappings.support import Support
 from schemas.errors import InvalidRequest
-from schemas.request import MapRequest, read_request
+from schemas.request import Request, SampleRequest, read_request
 from service.engine.job import Job
 from service.errors import TooLarge
 from service.settings import Settings
+from service.wire.json_derivatives import write_gradients, write_jacobian
 from service.wire.json_text import SLICE_NUMBERS, JsonText
 from service.wire.number_arrays import parse
 from service.wire.numbers import Numbers, numbers
@@ -27,7 +30,7 @@ MAX_DEPTH = 4
 """How deep in a request arrays can be of use (a count): in a processor, that is in a list."""
 
 
-def decode(body: bytearray, model: type[MapRequest], settings: Settings) -> Job:
+def decode(body: bytearray, model: type[Request], settings: Settings) -> Job:
     """The job that a JSON body asks for.
 
     Raises:
@@ -36,7 +39,7 @@ def decode(body: bytearray, model: type[MapRequest], settings: Settings) -> Job:
     return job_of(parse(body, settings), model, settings)
 
 
-def job_of(document: object, model: type[MapRequest], settings: Settings) -> Job:
+def job_of(document: object, model: type[Request], settings: Settings) -> Job:
     """The job that a parsed JSON document asks for."""
     if not isinstance(document, dict):
         raise InvalidRequest.at((), 'the body should be an object: {"logits": …, "mapping": …}')
@@ -45,10 +48,70 @@ def job_of(document: object, model: type[MapRequest], settings: Settings) -> Job
     logits, lengths = _logits(numbers(document.pop("logits"), "logits", settings), settings)
     rows, longest = logits.shape
     widths = [longest] * rows if lengths is None else lengths
-    request = read_request(model, _with_arrays(document), widths=widths)
-    wide = {"probabilities", "log_probabilities"} & set(request.outputs)
-    check_output(rows * longest * len(wide), settings)
-    return Job(logits, request, lengths)
+    _read_tensors(document, widths, settings)
+    request = seeded(read_request(model, _with_arrays(document), widths=widths))
+    check_output(answer_numbers(request, rows, longest), settings)
+    return Job(logits, request, lengths, settings.max_output_elements)
+
+
+def seeded(request: Request) -> Request:
+    """The request, with a seed of the server's own where it draws and came without one."""
+    if isinstance(request, SampleRequest) and request.seed is None:
+        # 53 bits, which every client's JSON can hold.
+        return request.model_copy(update={"seed": secrets.randbits(53)})
+    return request
+
+
+def answer_numbers(request: Request, rows: int, classes: int) -> int:
+    """How many numbers the dense outputs of an answer hold, as far as the request tells."""
+    wanted, jacobian = request.wanted(), request.derivatives()
+    wide = {"probabilities", "log_probabilities", "gradient"} & wanted
+    per_row = classes * len(wide)
+    if "parameter_gradients" in wanted:
+        per_row += 2 * classes
+    if "jacobian" in wanted:
+        per_row += classes * (classes if jacobian.form == "dense" else 1)
+    draws = request.draws()
+    if draws is not None:
+        per_row += 2 * draws.samples
+    return rows * per_row
+
+
+def _read_tensors(document: dict[str, Any], widths: Sequence[int], settings: Settings) -> None:
+    """Turns the number arrays beside the logits into tensors, in place."""
+    targets, asked = document.get("targets"), document.get("jacobian")
+    if targets is not None:
+        document["targets"] = _targets(targets, widths, settings)
+    if isinstance(asked, dict) and asked.get("vector") is not None:
+        name = "jacobian.vector"
+        vector = _per_class(numbers(asked["vector"], name, settings), name, widths)
+        document["jacobian"] = {**asked, "vector": vector}
+
+
+def _targets(value: object, widths: Sequence[int], settings: Settings) -> Tensor:
+    """Class ids (rows,), or distributions (rows, classes)."""
+    array = numbers([value] if type(value) is int else value, "targets", settings)
+    if array.lengths is not None:
+        return _per_class(array, "targets", widths)
+    one_row = len(widths) == 1 and len(array.values) == widths[0] > 1
+    if one_row or (len(array.values) and array.values.dtype.kind == "f"):
+        return _per_class(array, "targets", widths)
+    return torch.from_numpy(array.values.astype(np.int64))
+
+
+def _per_class(array: Numbers, name: str, widths: Sequence[int]) -> Tensor:
+    """Numbers given for every class of every row, (rows, longest); 0 where a row has none."""
+    given = [len(array.values)] if array.lengths is None else array.lengths.tolist()
+    if given != list(widths):
+        row = next((i for i, (a, b) in enumerate(zip(given, widths, strict=False)) if a != b), None)
+        message = f"{name} has {len(given)} rows for {len(widths)} rows of logits"
+        if row is not None:
+            message = f"{name}[{row}] has {given[row]} numbers for {widths[row]} classes"
+        raise InvalidRequest.at(tuple(name.split(".")), message)
+    values = array.padded(0.0).astype(np.float64, copy=False).reshape(len(widths), -1)
+    if not np.isfinite(values).all():
+        raise InvalidRequest.at(tuple(name.split(".")), f"{name} has a null; give numbers")
+    return torch.from_numpy(values)
 
 
 def check_output(elements: int, settings: Settings) -> None:
@@ -68,7 +131,10 @@ def answer_bytes(evaluation: Evaluation) -> int:
     values = [getattr(evaluation, name) for name in OUTPUTS]
     dense = sum(value.numel() for value in values if isinstance(value, Tensor))
     listed = sum(value.indices.numel() for value in values if isinstance(value, Support))
-    return 20 * dense + 50 * listed
+    slopes = sum(value.numel() for value in (evaluation.parameter_gradients or {}).values())
+    if evaluation.jacobian is not None:
+        slopes += evaluation.jacobian.numbers
+    return 20 * (dense + slopes) + 50 * listed
 
 
 def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes]:
@@ -90,15 +156,23 @@ def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes]:
     if request.invalid_rows == "report":
         text.raw(b',"status":')
         text.value(evaluation.status)
+    if isinstance(request, SampleRequest):
+        text.raw(b',"seed":')
+        text.value(request.seed)
     for name in OUTPUTS:
-        value: Tensor | Support | None = getattr(evaluation, name)
+        value = getattr(evaluation, name)
         if value is None:
             continue
         text.raw(b',"%b":' % name.encode())
         if isinstance(value, Support):
             _write_support(text, value, blank)
+        elif isinstance(value, JacobianAnswer):
+            write_jacobian(text, value, job.lengths, blank)
+        elif isinstance(value, dict):
+            write_gradients(text, value, job.lengths, blank)
         elif value.ndim == 2:
-            text.rows(value.numpy(), job.lengths, blank)
+            drawn = name in ("tokens", "token_log_probabilities")
+            text.rows(value.numpy(), None if drawn else job.lengths, blank)
         elif value.is_floating_point():
             text.numbers(value.numpy())
         else:

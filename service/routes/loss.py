@@ -1,0 +1,27 @@
+"""POST /v1/loss: losses against targets, with their gradients."""
+
+from fastapi import APIRouter, Request, Response
+
+from schemas.answer import LossAnswer
+from schemas.request import LossBody, LossRequest
+from service.documentation import json_body, problems
+from service.routes.evaluate import evaluate
+
+router = APIRouter(tags=["distributions"])
+
+EXAMPLE = {
+    "logits": [[0, 0.25, 0.5], [1, None, 3]],
+    "mapping": "sparsemax",
+    "targets": [2, 0],
+}
+
+
+@router.post(
+    "/v1/loss",
+    response_model=LossAnswer,
+    responses=problems(400, 404, 408, 413, 415, 422),
+    openapi_extra=json_body(LossBody, EXAMPLE),
+)
+async def compute_losses(request: Request) -> Response:
+    """Computes the loss of every row against its target, and the gradient by its logits."""
+    return await evaluate(request, LossRequest)
