@@ -1,6 +1,12 @@
 """Settings of the whole suite."""
 
+import os
+
 from hypothesis import HealthCheck, settings
+
+# Idle OpenMP threads sleep rather than spin: where tests, the servers they start and other work
+# share few cores, spinning takes most of the time. Must stand before the first import of torch.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 settings.register_profile(
     "fixed",
