@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mappings.compact import along
-from mappings.rows import row_sum
+from mappings.rows import column_sum, row_sum
 from mappings.support import Support
 
 Form = Literal["dense", "support", "factors", "jvp", "vjp"]
@@ -51,11 +51,7 @@ class Jacobian:
 
     def _product(self, outer: Tensor, inner: Tensor, vector: Tensor) -> Tensor:
         weights = row_sum(inner * vector.unsqueeze(1))
-        if outer.shape[1] == 1:
-            thin = (outer * weights).squeeze(1)
-        else:
-            thin = row_sum((outer * weights).transpose(1, 2).contiguous()).squeeze(-1)
-        return self.diagonal * vector - thin
+        return self.diagonal * vector - column_sum(outer * weights)
 
     def dense(self, classes: int) -> Tensor:
         """All derivatives, (rows, classes, classes)."""

@@ -51,6 +51,17 @@ def row_sum(values: Tensor) -> Tensor:
     return sums
 
 
+def column_sum(values: Tensor) -> Tensor:
+    """Sums the columns of each row's matrix, (rows, columns, classes) to (rows, classes)."""
+    columns = values.shape[1]
+    while columns > 1:
+        half = 1 << ((columns - 1).bit_length() - 1)
+        head = values[:, :half].clone()
+        head[:, : columns - half] += values[:, half:columns]
+        values, columns = head, half
+    return values[:, 0]
+
+
 def exponential(values: Tensor) -> Tensor:
     """e^x, and exactly 0 below e^−700.
 

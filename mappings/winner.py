@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mappings.jacobian import Jacobian
-from mappings.rows import exponential, logarithm, row_sum
+from mappings.rows import column_sum, exponential, logarithm, row_sum
 
 NODES = 128
 """Nodes a row (a count): within 1e-12 of the limit for any spread of up to 10^6 classes."""
@@ -108,7 +108,7 @@ def win_jacobian(between: Tensor, pace: Tensor) -> Jacobian:
     row of the Jacobian sums to 0, which gives the diagonal.
     """
     levels = row_sum(between)
-    diagonal = row_sum((between * levels).transpose(1, 2).contiguous()).squeeze(-1)
+    diagonal = column_sum(between * levels)
     return Jacobian(diagonal * pace, between, between * pace.unsqueeze(1))
 
 
