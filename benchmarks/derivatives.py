@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -30,7 +31,11 @@ def seconds(work: Callable[[], object]) -> float:
 
 def built(kind: type[Mapping], classes: int) -> Mapping:
     """A mapping with its defaults, and something for what has none."""
-    required = {"seed": 1, "target": 0, "weights": torch.ones(classes, dtype=torch.float64)}
+    required: dict[str, Any] = {
+        "seed": 1,
+        "target": 0,
+        "weights": torch.ones(classes, dtype=torch.float64),
+    }
     fields = kind.model_fields.items()
     return kind(**{name: required[name] for name, field in fields if field.is_required()})
 

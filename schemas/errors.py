@@ -3,9 +3,8 @@
 import difflib
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from mappings.base import Parameters
 from mappings.errors import MAX_REPORTED, Problem, ProbmapError
 
 MAX_NAME = 64
@@ -33,18 +32,14 @@ class InvalidRequest(ProbmapError):
         return cls.of([Problem(loc, message)], 1)
 
 
-def invalid(error: ValidationError, model: type[BaseModel], prefix: Loc = ()) -> InvalidRequest:
-    """The error of what pydantic found in `model`, without the input it found it in."""
-    tagged: tuple[str, ...] = ()
-    if issubclass(model, Parameters):
-        tagged = (*model.per_row_fields(), *model.per_row_list_fields())
+def invalid(error: ValidationError, prefix: Loc = ()) -> InvalidRequest:
+    """The error of what pydantic found, without the input it found it in."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     problems = []
     for entry in found[:MAX_REPORTED]:
         loc = entry["loc"]
-        if len(loc) > 1 and loc[0] in tagged and loc[1] in _UNION_TAGS:
-            loc = (loc[0], *loc[2:])
-        loc = (*prefix, *loc)
+        # A field of one value or one a row is a union; its tags are ours, not the client's.
+        loc = (*prefix, *loc[:1], *(part for part in loc[1:2] if part not in _UNION_TAGS), *loc[2:])
         problems.append(Problem(loc, _message(loc, entry["type"], entry["msg"])))
     return InvalidRequest.of(problems, len(found))
 
@@ -76,7 +71,9 @@ def shortened(name: str) -> str:
 def _message(loc: Loc, kind: str, text: str) -> str:
     if kind == "missing":
         return f"{path(loc)} is missing; it has no default"
-    words = text.removeprefix("Value error, ")
+    if kind == "model_type":
+        return f"{path(loc)} should be an object"
+    words = text.removeprefix("Value error, ").replace(" after validation", "")
     for start in ("Input should ", "List should ", "Value should "):
         if words.startswith(start):
             return f"{path(loc)} should {words.removeprefix(start)}"

@@ -108,7 +108,7 @@ def read_parameters(
     try:
         parameters = model.model_validate(named)
     except ValidationError as error:
-        raise invalid(error, model, loc) from None
+        raise invalid(error, loc) from None
     try:
         parameters.check_rows(len(widths))
         if isinstance(parameters, Mapping | Processor):

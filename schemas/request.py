@@ -235,12 +235,19 @@ def read_request(model: type[R], body: Dict[str, object], *, widths: Sequence[in
     known = ("logits", *model.model_fields)
     name = own.get("mapping")
     if isinstance(name, str):
+        _refuse_hidden(model, name)
         fields = {**beside, "name": name}
         own["mapping"] = read_named(MAPPINGS, fields, loc=(), widths=widths, known=known)
     elif beside:
         raise unknown_fields(list(beside), known, (), "a request")
     else:
         own["mapping"] = read_named(MAPPINGS, name, loc=("mapping",), widths=widths)
+    asked = own.get("jacobian")
+    if isinstance(asked, dict):
+        choices = list(JacobianRequest.model_fields)
+        unknown = [field for field in asked if field not in choices]
+        if unknown:
+            raise unknown_fields(unknown, choices, ("jacobian",), "jacobian")
     chain = own.get("processors")
     if isinstance(chain, list):
         own["processors"] = [
@@ -250,9 +257,21 @@ def read_request(model: type[R], body: Dict[str, object], *, widths: Sequence[in
     try:
         request = model.model_validate(own)
     except ValidationError as error:
-        raise invalid(error, model) from None
+        raise invalid(error) from None
     _check(request, widths)
     return request
+
+
+def _refuse_hidden(model: type[Request], name: str) -> None:
+    """Raises the error of a required field of the mapping that the request's own one hides."""
+    fields = MAPPINGS[name].model_fields if name in MAPPINGS else {}
+    for hidden in model.model_fields:
+        if hidden in fields and fields[hidden].is_required():
+            message = (
+                f"{hidden} beside the mapping's name is the request's, and {name} needs one of its "
+                f'own; give the mapping as an object: {{"name": "{name}", "{hidden}": …}}'
+            )
+            raise InvalidRequest.at(("mapping", hidden), message)
 
 
 def _check(request: Request, widths: Sequence[int]) -> None:

@@ -152,7 +152,7 @@ def test_a_row_longer_than_a_piece_is_exact() -> None:
 def test_integers_stay_exact(values: list[Any], kind: str, times: int) -> None:
     body = bytearray(orjson.dumps({"a": values * times}))
     document: Any = parse(body, Settings())
-    got = numbers(document["a"], "a", Settings())
+    got = numbers(document["a"], ("a",), Settings())
     assert got.values.dtype == kind
     wanted = [-np.inf if value is None else value for value in values * times]
     assert got.values.tolist() == np.array(wanted, kind).tolist()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mappings.evaluation import OUTPUTS, VALID, Evaluation, JacobianAnswer
 from mappings.support import Support
-from schemas.errors import InvalidRequest
+from schemas.errors import InvalidRequest, Loc, path
 from schemas.request import Request, SampleRequest, read_request
 from service.engine.job import Job
 from service.errors import TooLarge
@@ -45,12 +45,16 @@ def job_of(document: object, model: type[Request], settings: Settings) -> Job:
         raise InvalidRequest.at((), 'the body should be an object: {"logits": …, "mapping": …}')
     if "logits" not in document:
         raise InvalidRequest.at(("logits",), "logits is missing; give one row, or rows of numbers")
-    logits, lengths = _logits(numbers(document.pop("logits"), "logits", settings), settings)
+    logits, lengths = _logits(numbers(document.pop("logits"), ("logits",), settings), settings)
     rows, longest = logits.shape
     widths = [longest] * rows if lengths is None else lengths
-    _read_tensors(document, widths, settings)
+    if "targets" in document and "targets" in model.model_fields:
+        document["targets"] = _targets(document["targets"], widths, settings)
+    asked = document.get("jacobian")
+    if isinstance(asked, dict) and asked.get("vector") is not None:
+        document["jacobian"] = {**asked, "vector": _vector(asked["vector"], widths, settings)}
     request = seeded(read_request(model, _with_arrays(document), widths=widths))
-    check_output(answer_numbers(request, rows, longest), settings)
+    check_output(answer_numbers(request, rows, longest), settings, _smaller(request))
     return Job(logits, request, lengths, settings.max_output_elements)
 
 
@@ -77,52 +81,73 @@ def answer_numbers(request: Request, rows: int, classes: int) -> int:
     return rows * per_row
 
 
-def _read_tensors(document: dict[str, Any], widths: Sequence[int], settings: Settings) -> None:
-    """Turns the number arrays beside the logits into tensors, in place."""
-    targets, asked = document.get("targets"), document.get("jacobian")
-    if targets is not None:
-        document["targets"] = _targets(targets, widths, settings)
-    if isinstance(asked, dict) and asked.get("vector") is not None:
-        name = "jacobian.vector"
-        vector = _per_class(numbers(asked["vector"], name, settings), name, widths)
-        document["jacobian"] = {**asked, "vector": vector}
+def _smaller(request: Request) -> str:
+    """What to ask for when the answer to a request is too large."""
+    if "jacobian" in request.wanted() and request.derivatives().form == "dense":
+        return 'ask for the Jacobian as "factors", or for products with it ("jvp", "vjp")'
+    if request.draws() is not None:
+        return "ask for fewer samples, fewer outputs or fewer rows"
+    return 'ask for "support" with a support_limit, for fewer outputs or for fewer rows'
+
+
+def _vector(value: object, widths: Sequence[int], settings: Settings) -> Tensor:
+    """What a Jacobian is multiplied with, (rows, longest)."""
+    loc = ("jacobian", "vector")
+    return _per_class(numbers(value, loc, settings), loc, widths)
 
 
 def _targets(value: object, widths: Sequence[int], settings: Settings) -> Tensor:
-    """Class ids (rows,), or distributions (rows, classes)."""
-    array = numbers([value] if type(value) is int else value, "targets", settings)
-    if array.lengths is not None:
-        return _per_class(array, "targets", widths)
-    one_row = len(widths) == 1 and len(array.values) == widths[0] > 1
-    if one_row or (len(array.values) and array.values.dtype.kind == "f"):
-        return _per_class(array, "targets", widths)
-    return torch.from_numpy(array.values.astype(np.int64))
+    """Class ids (rows,), or distributions (rows, longest)."""
+    loc = ("targets",)
+    array = numbers([value] if type(value) is int else value, loc, settings)
+    values, whole = array.values, array.values.dtype.kind != "f"
+    # One number for one class is the distribution 1.0, or the class id 0.
+    one_row = len(widths) == 1 and len(values) == widths[0] and not (whole and widths[0] == 1)
+    if array.lengths is not None or one_row:
+        return _per_class(array, loc, widths)
+    _refuse_null(array, loc)
+    if len(values) and not whole:
+        message = "targets should be class ids, which are integers, or one distribution a row"
+        raise InvalidRequest.at(loc, message)
+    return torch.from_numpy(np.minimum(values, np.iinfo(np.int64).max).astype(np.int64))
 
 
-def _per_class(array: Numbers, name: str, widths: Sequence[int]) -> Tensor:
+def _per_class(array: Numbers, loc: Loc, widths: Sequence[int]) -> Tensor:
     """Numbers given for every class of every row, (rows, longest); 0 where a row has none."""
-    given = [len(array.values)] if array.lengths is None else array.lengths.tolist()
-    if given != list(widths):
-        row = next((i for i, (a, b) in enumerate(zip(given, widths, strict=False)) if a != b), None)
-        message = f"{name} has {len(given)} rows for {len(widths)} rows of logits"
-        if row is not None:
-            message = f"{name}[{row}] has {given[row]} numbers for {widths[row]} classes"
-        raise InvalidRequest.at(tuple(name.split(".")), message)
-    values = array.padded(0.0).astype(np.float64, copy=False).reshape(len(widths), -1)
-    if not np.isfinite(values).all():
-        raise InvalidRequest.at(tuple(name.split(".")), f"{name} has a null; give numbers")
-    return torch.from_numpy(values)
+    _refuse_null(array, loc)
+    flat = [len(array.values)] if len(array.values) else []
+    given = flat if array.lengths is None else array.lengths.tolist()
+    if len(given) != len(widths):
+        message = f"{path(loc)} has {len(given)} rows for {len(widths)} rows of logits"
+        raise InvalidRequest.at(loc, message)
+    for row, (count, classes) in enumerate(zip(given, widths, strict=True)):
+        if count != classes:
+            where = (*loc, row)
+            message = f"{path(where)} has {count} numbers for {classes} classes"
+            raise InvalidRequest.at(where, message)
+    values = array.padded(0.0).astype(np.float64, copy=False)
+    return torch.from_numpy(values.reshape(len(widths), max(1, max(widths, default=0))))
 
 
-def check_output(elements: int, settings: Settings) -> None:
-    """Raises TooLarge for an answer of more numbers than the limit."""
+def _refuse_null(array: Numbers, loc: Loc) -> None:
+    """Raises the error of an array of which a number is missing."""
+    missing = np.flatnonzero(np.isinf(array.values))
+    if len(missing):
+        place = int(missing[0])
+        where: Loc = (*loc, place)
+        if array.lengths is not None:
+            starts = array.lengths.cumsum()
+            row = int(starts.searchsorted(place, side="right"))
+            where = (*loc, row, place - int(starts[row] - array.lengths[row]))
+        raise InvalidRequest.at(where, f"{path(where)} is null; it should be a number")
+
+
+def check_output(elements: int, settings: Settings, cure: str) -> None:
+    """Raises TooLarge, which says what to ask for instead, for more numbers than the limit."""
     limit = settings.max_output_elements
     if elements > limit:
         raise TooLarge.over(
-            f'the answer would hold {elements:,} numbers; ask for "support" with a support_limit,'
-            " for fewer outputs or for fewer rows",
-            "max_output_elements",
-            limit,
+            f"the answer would hold {elements:,} numbers; {cure}", "max_output_elements", limit
         )
 
 
@@ -143,10 +168,9 @@ def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes]:
     Raises:
         TooLarge: the answer holds more numbers than the limit.
     """
-    support = evaluation.support
+    request, support = job.request, evaluation.support
     if support is not None:
-        check_output(3 * support.indices.numel(), settings)
-    request = job.request
+        check_output(3 * support.indices.numel(), settings, _smaller(request))
     blank = frozenset(row for row, text in enumerate(evaluation.status) if text != VALID)
     text = JsonText()
     text.raw(b'{"mapping":')

@@ -16,9 +16,10 @@ from typing import Any
 
 import orjson
 
-from schemas.errors import InvalidRequest
+from schemas.errors import InvalidRequest, Loc, path
 from service.errors import MalformedBody, TooLarge
 from service.settings import Settings
+from service.wire.json_location import next_location
 from service.wire.numbers import Numbers, NumbersBuilder
 
 LONG_BYTES = 64 << 10
@@ -101,15 +102,24 @@ class _Lifter:
         """Lifts the long arrays of a stretch of the body without quotes and braces."""
         start = self.body.find(b"[", at, stop)
         while start >= 0 and stop - start >= LONG_BYTES:
-            key = _KEY_BEFORE.search(self.body, max(0, start - 128), start)
-            name = key[1].decode() if key else "the body"
-            numbers, after = _ArrayReader(self.body, stop, name, self.settings).read(start)
+            numbers, after = self._read(start, stop)
             placeholder = f"{self.token}:{len(self.lifted)}"
             self.lifted[placeholder] = numbers
             self.text += self.body[self.copied : start]
             self.text += f'"{placeholder}"'.encode()
             self.copied = after
             start = self.body.find(b"[", after, stop)
+
+    def _read(self, start: int, stop: int) -> tuple[Numbers, int]:
+        """The array that starts at `start`, and where the body goes on after it."""
+        key = _KEY_BEFORE.search(self.body, max(0, start - 128), start)
+        loc: Loc = (key[1].decode() if key else "the body",)
+        try:
+            return _ArrayReader(self.body, stop, loc, self.settings).read(start)
+        except InvalidRequest:
+            # Only for the sake of an error is it worth finding out where the array stands.
+            loc = next_location(self.text + self.body[self.copied : start]) or loc
+            return _ArrayReader(self.body, stop, loc, self.settings).read(start)
 
     def restored(self, value: object) -> object:
         """The value with each placeholder's array back in its place."""
@@ -135,18 +145,18 @@ class _ArrayReader:
     Attributes:
         body: the whole of it.
         stop: where the stretch without quotes and braces ends, and the array must have.
-        name: the field the array stands in, for messages.
+        loc: where in the body the array stands, for messages.
         settings: the limits.
     """
 
     body: bytearray
     stop: int
-    name: str
+    loc: Loc
     settings: Settings
 
     def read(self, start: int) -> tuple[Numbers, int]:
         """The array that starts at `start`, and where the body goes on after it."""
-        builder = NumbersBuilder(self.name, self.settings)
+        builder = NumbersBuilder(self.loc, self.settings)
         first = self._skip(start + 1)
         if self.body[first : first + 1] == b"[":
             after = self._rows(first, builder)
@@ -223,5 +233,5 @@ class _ArrayReader:
             return _malformed(at, "a value is missing")
         if _TOO_DEEP.match(self.body, at, at + PIECE_BYTES):
             return _malformed(at, "arrays nest too deep")
-        message = f"{self.name} should be an array of numbers, or of rows of numbers"
-        return InvalidRequest.at((self.name,), message)
+        message = f"{path(self.loc)} should be an array of numbers, or of rows of numbers"
+        return InvalidRequest.at(self.loc, message)

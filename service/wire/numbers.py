@@ -22,8 +22,8 @@ _NAMES = {bool: "true or false", str: "a string", list: "an array", dict: "an ob
 def not_a_number(loc: Loc, found: object) -> InvalidRequest:
     """The error of something that stands where a number is due."""
     kind = _NAMES.get(type(found), "no number")
-    message = f"{path(loc)} is {kind}; it should be a number, or null to mask the class"
-    return InvalidRequest.at(loc, message)
+    masks = ", or null to mask the class" if loc[:1] == ("logits",) else ""
+    return InvalidRequest.at(loc, f"{path(loc)} is {kind}; it should be a number{masks}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class NumbersBuilder:
     """Collects the pieces of one array, within the limits.
 
     Attributes:
-        name: the field the array stands in, for messages.
+        loc: where in the body the array stands, for messages.
         settings: the limits.
     """
 
-    name: str
+    loc: Loc
     settings: Settings
     parts: list[Array] = field(default_factory=list)
     lengths: list[NDArray[np.int64]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class NumbersBuilder:
         kinds = set(map(type, values))
         if not kinds <= _KINDS:
             row = (self.rows,) if self.has_rows else ()
-            raise _first_wrong(values, (self.name, *row), self.count - self.row_start)
+            raise _first_wrong(values, (*self.loc, *row), self.count - self.row_start)
         self._append(values, kinds)
 
     def add_rows(self, rows: Sequence[Any]) -> None:
@@ -97,14 +97,14 @@ class NumbersBuilder:
         self.has_rows = True
         if set(map(type, rows)) - {list}:
             place = next(place for place, row in enumerate(rows) if type(row) is not list)
-            where = path((self.name, self.rows + place))
-            message = f"{where} is no array, but {self.name} has rows; give every row as an array"
-            raise InvalidRequest.at((self.name, self.rows + place), message)
+            where, name = (*self.loc, self.rows + place), path(self.loc)
+            message = f"{path(where)} is no array, but {name} has rows; give every row as an array"
+            raise InvalidRequest.at(where, message)
         values = list(chain.from_iterable(rows))
         kinds = set(map(type, values))
         if not kinds <= _KINDS:
             place = next(place for place, row in enumerate(rows) if set(map(type, row)) - _KINDS)
-            raise _first_wrong(rows[place], (self.name, self.rows + place), 0)
+            raise _first_wrong(rows[place], (*self.loc, self.rows + place), 0)
         self._append(values, kinds)
         self._close(np.fromiter(map(len, rows), np.int64, len(rows)))
 
@@ -119,7 +119,7 @@ class NumbersBuilder:
         self.count += len(values)
         limit = self.settings.max_elements
         if self.count > limit:
-            raise TooLarge.over(f"{self.name} has more numbers", "max_elements", limit)
+            raise TooLarge.over(f"{path(self.loc)} has more numbers", "max_elements", limit)
         self.parts.append(_array(values, kinds))
 
     def _close(self, lengths: NDArray[np.int64]) -> None:
@@ -129,9 +129,9 @@ class NumbersBuilder:
         self.row_start = self.count
         self.longest = max(self.longest, int(lengths.max(initial=0)))
         if self.rows > settings.max_rows:
-            raise TooLarge.over(f"{self.name} has more rows", "max_rows", settings.max_rows)
+            raise TooLarge.over(f"{path(self.loc)} has more rows", "max_rows", settings.max_rows)
         if self.rows * self.longest > settings.max_elements:
-            message = f"{self.name} has {self.rows:,} rows × {self.longest:,} classes"
+            message = f"{path(self.loc)} has {self.rows:,} rows × {self.longest:,} classes"
             raise TooLarge.over(message, "max_elements", settings.max_elements)
 
 
@@ -141,14 +141,14 @@ def _first_wrong(values: Sequence[object], loc: Loc, offset: int) -> InvalidRequ
     return not_a_number((*loc, offset + place), values[place])
 
 
-def numbers(value: object, name: str, settings: Settings) -> Numbers:
-    """A parsed JSON value as an array of numbers, or of rows of numbers."""
+def numbers(value: object, loc: Loc, settings: Settings) -> Numbers:
+    """A parsed JSON value, which stood at `loc`, as an array of numbers, or of rows of them."""
     if isinstance(value, Numbers):
         return value
-    builder = NumbersBuilder(name, settings)
+    builder = NumbersBuilder(loc, settings)
     if not isinstance(value, list):
-        message = f"{name} should be an array of numbers, or of rows of numbers"
-        raise InvalidRequest.at((name,), message)
+        message = f"{path(loc)} should be an array of numbers, or of rows of numbers"
+        raise InvalidRequest.at(loc, message)
     if value and isinstance(value[0], list):
         builder.add_rows(value)
     else:
