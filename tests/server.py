@@ -99,9 +99,14 @@ def shared_client() -> httpx.Client:
     return client
 
 
+def post(path: str, body: object = None, **fields: object) -> httpx.Response:
+    """Posts a body, or an object of these fields, to the shared server."""
+    return shared_client().post(path, json={**fields} if body is None else body)
+
+
 def map_logits(body: object = None, **fields: object) -> httpx.Response:
     """Posts to /v1/map of the shared server."""
-    return shared_client().post("/v1/map", json={**fields} if body is None else body)
+    return post("/v1/map", body, **fields)
 
 
 def _address(server: RunningServer) -> str:
