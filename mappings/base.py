@@ -254,6 +254,8 @@ class Mapping(Parameters):
     """Whether a larger logit never has a smaller probability in its row."""
     sparse: ClassVar[bool] = False
     """Whether the mapping cuts classes off: low ones get exactly zero by design."""
+    elements_at_once: ClassVar[int] = 1 << 18
+    """Logits solved together on a CPU (a count): what comes between stays in the cache."""
     undefined: ClassVar[str] = "the mapping is undefined for this row"
     """What a caller reads of a row that `undefined_rows` picks out."""
 

@@ -80,6 +80,12 @@ class OutputTooLarge(ProbmapError):
         self.limit = limit
 
     @classmethod
+    def derivatives(cls, numbers: int, limit: int) -> "OutputTooLarge":
+        """The error of derivatives that cannot be held while they are computed."""
+        message = f"these derivatives take {numbers} numbers in between, above {limit}"
+        return cls(f"{message}; ask for fewer rows or classes", limit)
+
+    @classmethod
     def jacobian(cls, numbers: int, limit: int, form: str) -> "OutputTooLarge":
         """The error of a Jacobian that does not fit."""
         return cls(

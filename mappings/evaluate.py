@@ -17,8 +17,8 @@ from mappings.sampling import Draws
 
 InvalidRows = Literal["reject", "report"]
 
-CHUNK_ELEMENTS = 1 << 18
-"""Logits evaluated at once on a CPU (a count): intermediate results stay in the cache."""
+DEVICE_FACTOR = 256
+"""How many times as many logits a GPU takes at once as a CPU does."""
 
 
 @torch.inference_mode()
@@ -83,7 +83,8 @@ def evaluate(
     row = mapping.bind(rows, logits.device)
     steps = [(processor, processor.bind(rows, logits.device)) for processor in processors]
     reasons: dict[int, str] = {}
-    step = max(1, CHUNK_ELEMENTS // classes) if logits.device.type == "cpu" else max(1, rows)
+    together = mapping.elements_at_once * (1 if logits.device.type == "cpu" else DEVICE_FACTOR)
+    step = max(1, together // classes)
     # An empty batch is one empty chunk, so that its outputs have their shapes.
     for start in range(0, max(rows, 1), step):
         stop = min(start + step, rows)

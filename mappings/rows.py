@@ -29,37 +29,37 @@ def row_sum(values: Tensor) -> Tensor:
     classes = values.shape[-1]
     if classes == 0:
         return values.new_zeros(*values.shape[:-1], 1)
+    if values.is_cuda:
+        # Which order a GPU reduces in depends on the shape.
+        return pairwise_sum(values)
     values = values.contiguous()
     blocks = classes // BLOCK
     whole = blocks * BLOCK
-    if values.is_cuda:
-        # Which order a GPU reduces in depends on the shape: fold from the start.
-        sums, folded = values, classes
-    else:
-        parts = [values[..., :whole].unflatten(-1, (blocks, BLOCK)).sum(-1)] if blocks else []
-        if whole < classes:
-            tail = values.new_zeros(*values.shape[:-1], BLOCK)
-            tail[..., : classes - whole] = values[..., whole:]
-            parts.append(tail.sum(-1, keepdim=True))
-        sums = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
-        folded = sums.shape[-1]
-    while folded > 1:
-        half = 1 << ((folded - 1).bit_length() - 1)
-        head = sums[..., :half].clone()
-        head[..., : folded - half] += sums[..., half:folded]
-        sums, folded = head, half
-    return sums
+    parts = [values[..., :whole].unflatten(-1, (blocks, BLOCK)).sum(-1)] if blocks else []
+    if whole < classes:
+        tail = values.new_zeros(*values.shape[:-1], BLOCK)
+        tail[..., : classes - whole] = values[..., whole:]
+        parts.append(tail.sum(-1, keepdim=True))
+    return pairwise_sum(torch.cat(parts, dim=-1))
+
+
+def pairwise_sum(values: Tensor) -> Tensor:
+    """Sums the last dimension by halves, (..., classes) to (..., 1).
+
+    As invariant as `row_sum`, of other bits, and faster for many rows of few classes.
+    """
+    classes = values.shape[-1]
+    while classes > 1:
+        half = 1 << ((classes - 1).bit_length() - 1)
+        head = values[..., :half].clone()
+        head[..., : classes - half] += values[..., half:classes]
+        values, classes = head, half
+    return values
 
 
 def column_sum(values: Tensor) -> Tensor:
     """Sums the columns of each row's matrix, (rows, columns, classes) to (rows, classes)."""
-    columns = values.shape[1]
-    while columns > 1:
-        half = 1 << ((columns - 1).bit_length() - 1)
-        head = values[:, :half].clone()
-        head[:, : columns - half] += values[:, half:columns]
-        values, columns = head, half
-    return values[:, 0]
+    return pairwise_sum(values.transpose(1, 2)).squeeze(-1)
 
 
 def exponential(values: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mappings.jacobian import Jacobian
-from mappings.rows import column_sum, exponential, logarithm, row_sum
+from mappings.rows import column_sum, exponential, logarithm, pairwise_sum, row_sum
 
 NODES = 128
 """Nodes a row (a count): within 1e-12 of the limit for any spread of up to 10^6 classes."""
@@ -145,7 +145,7 @@ def _log_product(scores: Tensor, noise: Noise, nodes: Tensor) -> Tensor:
     total = torch.zeros_like(nodes)
     for block in scores.split(BLOCK, dim=-1):
         logs = noise.log_cdf(nodes.unsqueeze(-1) - block.unsqueeze(-2))
-        total = total + row_sum(logs).squeeze(-1)
+        total = total + pairwise_sum(logs).squeeze(-1)
     return total
 
 
@@ -158,7 +158,7 @@ def exponential_levels(scores: Tensor) -> Levels:
     total = torch.zeros_like(nodes)
     for block in shares.split(BLOCK, dim=-1):
         logs = torch.log1p(-nodes.unsqueeze(-1) * block.unsqueeze(-2))
-        total = total + row_sum(logs).squeeze(-1)
+        total = total + pairwise_sum(logs).squeeze(-1)
 
     def log_hazards(block: Tensor) -> Tensor:
         near = torch.log1p(-block.exp().unsqueeze(-1) * nodes.unsqueeze(-2))

@@ -2,17 +2,16 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from mappings.base import Mapping, Row
+from mappings.errors import OutputTooLarge
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.jacobian import Jacobian
 from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 from mappings.uniform_winner import uniform_factor, uniform_log_wins
 from mappings.winner import (
-    BLOCK,
     NODES,
     NOISES,
     Levels,
@@ -23,8 +22,8 @@ from mappings.winner import (
     win_jacobian,
 )
 
-PIECE_ELEMENTS = 1 << 19
-"""Classes times nodes held at once (a count)."""
+FACTOR_NUMBERS = 1 << 28
+"""The largest factor of a Jacobian that is made (numbers)."""
 
 
 class PerturbMax(Mapping):
@@ -45,14 +44,14 @@ class PerturbMax(Mapping):
     """The distribution of the noise added to each z."""
 
     sparse = True
+    elements_at_once = 1 << 12
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
         pace = inverse(row["temperature"])
         scores = scaled(logits, maximum(logits), row["temperature"])
         if self.noise == "gumbel":
             return gibbs(scores, Slope(pace))
-        rows = max(1, PIECE_ELEMENTS // (min(BLOCK, scores.shape[-1]) * NODES))
-        logs = torch.cat([self._log_wins(piece) for piece in scores.split(rows)])
+        logs = self._log_wins(scores)
 
         def jacobian() -> Jacobian:
             return win_jacobian(self._factor(scores), pace)
@@ -72,6 +71,8 @@ class PerturbMax(Mapping):
         return log_wins(scores, self._levels(scores))
 
     def _factor(self, scores: Tensor) -> Tensor:
+        if scores.numel() * NODES > FACTOR_NUMBERS:
+            raise OutputTooLarge.derivatives(scores.numel() * NODES, FACTOR_NUMBERS)
         if self.noise == "uniform":
             return uniform_factor(scores)
         return factor(scores, self._levels(scores))
