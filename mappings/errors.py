@@ -82,14 +82,13 @@ class OutputTooLarge(ProbmapError):
     @classmethod
     def derivatives(cls, numbers: int, limit: int) -> "OutputTooLarge":
         """The error of derivatives that cannot be held while they are computed."""
-        message = f"these derivatives take {numbers} numbers in between, above {limit}"
+        message = f"these derivatives take {numbers:,} numbers in between, above {limit:,}"
         return cls(f"{message}; ask for fewer rows or classes", limit)
 
     @classmethod
     def jacobian(cls, numbers: int, limit: int, form: str) -> "OutputTooLarge":
         """The error of a Jacobian that does not fit."""
-        return cls(
-            f"a {form} Jacobian of these rows holds {numbers} numbers, above the output limit of "
-            f'{limit}; ask for the form "factors", or for products ("jvp", "vjp")',
-            limit,
-        )
+        products = 'products ("jvp", "vjp")'
+        cure = products if form == "factors" else f'the form "factors", or for {products}'
+        message = f"a {form} Jacobian of these rows holds {numbers:,} numbers"
+        return cls(f"{message}, above the limit of {limit:,}; ask for {cure}", limit)

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mappings.jacobian import Jacobian
+from mappings.jacobian import Jacobian, zero_where
 from mappings.rows import exponential, row_sum
 from mappings.solution import Solution
 
@@ -74,15 +74,17 @@ def gibbs(
             shares = torch.where(probabilities > 0, probabilities * slope.shared, 0)
             left.append(probabilities * row_sum(shares) - shares)
             right.append(slope.moving)
-        return Jacobian(diagonal, torch.stack(left, 1), torch.stack(right, 1), classes)
+        jacobian = Jacobian(diagonal, torch.stack(left, 1), torch.stack(right, 1), classes)
+        # A class that has it all keeps it, however steep its score.
+        alone = (probabilities > 0).sum(dim=-1, keepdim=True) == 1
+        return zero_where(alone, jacobian)
 
     def log_pullback(weights: Tensor) -> Tensor:
-        mass = row_sum(weights)
-        pulled = torch.where(weights != 0, weights * slope.own, 0) - flow() * mass
+        excess = weights - probabilities * row_sum(weights)
+        pulled = torch.where(excess != 0, excess * slope.own, 0)
         if slope.shared is not None and slope.moving is not None:
-            shares = torch.where(probabilities > 0, probabilities * slope.shared, 0)
-            own = torch.where(weights != 0, weights * slope.shared, 0)
-            pulled = pulled + slope.moving * (row_sum(own) - row_sum(shares) * mass)
+            shared = torch.where(excess != 0, excess * slope.shared, 0)
+            pulled = pulled + slope.moving * row_sum(shared)
         return pulled
 
     return Solution(

@@ -47,8 +47,8 @@ class Draws(Parameters):
         available = (masses > 0).sum(dim=-1)
         for place in (available < self.samples).nonzero().flatten().tolist()[:1]:
             message = (
-                f"row {first + place} has {int(available[place])} classes above 0, fewer than the "
-                f"{self.samples} samples; ask for fewer, or for replacement"
+                f"the support of row {first + place} has size {int(available[place])}, less than "
+                f"the {self.samples} samples; ask for fewer, or for replacement"
             )
             raise InvalidParameter.at(("samples",), message)
         return self._ordered(masses, logs, classes, row["seed"])

@@ -1,6 +1,7 @@
 """The command line: `probmap serve` and `probmap map`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -81,6 +82,8 @@ def _serve(program: str, given: argparse.Namespace) -> int:
             name = str(entry["loc"][0])
             print(f"{program}: {flag(name)} ({variable(name)}): {entry['msg']}", file=sys.stderr)
         return USAGE_ERROR
+    # torch's idle threads would spin beside the event loop; it reads this once, when imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Imports torch, which takes seconds: not for --help.
     from service.server import serve
 

@@ -59,6 +59,11 @@ def variable(name: str) -> str:
     return f"PROBMAP_{name.upper()}"
 
 
+def raises(name: str) -> str:
+    """How to raise a limit."""
+    return f"{flag(name)} or {variable(name)} of the server raises it"
+
+
 def allowance(name: str, value: object) -> str:
     """What to tell a client who went over a limit: the limit and how to raise it."""
-    return f"the limit is {value:,} ({flag(name)} or {variable(name)} of the server raises it)"
+    return f"the limit is {value:,} ({raises(name)})"

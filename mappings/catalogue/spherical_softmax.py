@@ -42,7 +42,8 @@ class SphericalSoftmax(Mapping):
         size = torch.where(masked, 0, values.abs()).amax(dim=-1, keepdim=True)
         # Scaled by the larger of both, so that neither square overflows.
         width = torch.maximum(size, floor)
+        share = torch.where(floor >= size, 1.0, floor / size)
         ratio = torch.where(masked, 0, values / width)
-        squares = ratio.square().add_((floor / width).square())
+        squares = ratio.square().add_(share.square())
         slope = Slope(2 * ratio / (squares * width))
         return gibbs(torch.where(masked, -torch.inf, squares.log()), slope)

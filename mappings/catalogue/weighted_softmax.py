@@ -49,8 +49,13 @@ class WeightedSoftmax(Mapping):
         weights = self._weights(logits, row)
         weighed = torch.where(weights > 0, logits, -torch.inf)
         top, temperature = maximum(weighed), row["temperature"]
-        scores = scaled(weighed, top, temperature) + logarithm(weights)
-        return gibbs(scores, Slope(inverse(temperature)), offset=top.double() / temperature)
+        scores, pace = scaled(weighed, top, temperature), inverse(temperature)
+        return gibbs(
+            scores + logarithm(weights),
+            Slope(pace),
+            offset=top.double() / temperature,
+            drift=-scores * pace,
+        )
 
     @staticmethod
     def _weights(logits: Tensor, row: Row) -> Tensor:

@@ -17,7 +17,7 @@ from mappings.evaluate import evaluate
 from schemas.request import MapRequest
 from service.engine.job import Completed, Job
 from service.errors import TooLarge
-from service.settings import DEVICES
+from service.settings import DEVICES, raises
 
 
 class Engine:
@@ -96,7 +96,7 @@ def run(job: Job, device: torch.device, submitted: float) -> Completed:
             output_limit=job.output_limit,
         )
     except OutputTooLarge as error:
-        raise TooLarge.over(error.detail, "max_output_elements", error.limit) from None
+        raise TooLarge(f"{error.detail} ({raises('max_output_elements')})") from None
     if device.type != "cpu":
         evaluation = _on_host(evaluation)
     return Completed(evaluation, started - submitted, time.perf_counter() - started)
