@@ -7,8 +7,8 @@ import torch
 from pydantic import Discriminator, Field, Tag
 from torch import Tensor
 
-from mappings.base import ClassId, PerRowListMark
 from mappings.errors import InvalidParameter
+from mappings.parameters import ClassId, PerRowListMark
 
 T = TypeVar("T")
 

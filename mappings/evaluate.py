@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from mappings.answer import Answer, Chunk, Derivatives, Wanted
-from mappings.base import Mapping, Row
+from mappings.base import Mapping
 from mappings.errors import InvalidParameter, InvalidRow, OutputTooLarge
 from mappings.evaluation import DEFAULT_OUTPUTS, Evaluation, Output
 from mappings.losses import Targets
+from mappings.parameters import Row
 from mappings.processor import Processor
 from mappings.rows import maximum
 from mappings.sampling import Draws

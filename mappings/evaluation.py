@@ -8,11 +8,7 @@ from torch import Tensor
 from mappings.jacobian import Form
 from mappings.support import Support
 
-Output = Literal[
-    "tokens",
-    "token_log_probabilities",
-    "loss",
-    "gradient",
+MapOutput = Literal[
     "probabilities",
     "log_probabilities",
     "support",
@@ -22,6 +18,15 @@ Output = Literal[
     "jacobian",
     "parameter_gradients",
 ]
+"""What can be asked of any row."""
+
+SampleOutput = Literal["tokens", "token_log_probabilities", MapOutput]
+"""What can be asked where tokens are drawn."""
+
+LossOutput = Literal["loss", "gradient", MapOutput]
+"""What can be asked where there are targets."""
+
+Output = Literal["tokens", "token_log_probabilities", "loss", "gradient", MapOutput]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 """What can be asked for, in the order answers list it."""
 

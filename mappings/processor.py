@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mappings.base import Parameters, Row
+from mappings.parameters import Parameters, Row
 from mappings.rows import exponential, maximum, row_sum, scaled
 
 

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from mappings import base, catalogue, processors
 from mappings.errors import UnknownName
+from mappings.parameters import Parameters
 from mappings.processor import Processor
 
-P = TypeVar("P", bound=base.Parameters)
+P = TypeVar("P", bound=Parameters)
 
 
 def discovered(package: ModuleType, kind: type[P]) -> dict[str, type[P]]:

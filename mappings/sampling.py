@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.base import Parameters, PerRow, Row, Seed
 from mappings.errors import InvalidParameter
+from mappings.parameters import Parameters, PerRow, Row, Seed
 from mappings.philox import DRAW_STREAM, ORDER_STREAM, uniforms, uniforms_at
 from mappings.rows import row_sum
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-from mappings.base import Mapping, Parameters
+from mappings.base import Mapping
+from mappings.parameters import Parameters
 from mappings.processor import Processor
 from mappings.registry import MAPPINGS, PROCESSORS
 

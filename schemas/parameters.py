@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mappings.base import Mapping, Parameters
+from mappings.base import Mapping
 from mappings.errors import InvalidParameter, Problem
+from mappings.parameters import Parameters
 from mappings.processor import Processor
 from mappings.registry import registered
 from schemas.errors import (

@@ -19,11 +19,12 @@ from pydantic_core import core_schema
 from torch import Tensor
 
 from mappings.answer import Derivatives
-from mappings.base import Mapping, Parameters, PerRow, Seed
+from mappings.base import Mapping
 from mappings.evaluate import InvalidRows
-from mappings.evaluation import Output
+from mappings.evaluation import LossOutput, MapOutput, Output, SampleOutput
 from mappings.jacobian import Form
 from mappings.losses import Kind, Targets
+from mappings.parameters import Parameters, PerRow, Seed
 from mappings.processor import Processor
 from mappings.registry import MAPPINGS, PROCESSORS
 from mappings.sampling import MAX_SAMPLES, Draws
@@ -31,24 +32,6 @@ from schemas.errors import InvalidRequest, invalid, unknown_fields
 from schemas.parameters import read_named
 
 R = TypeVar("R", bound="Request")
-
-MapOutput = Literal[
-    "probabilities",
-    "log_probabilities",
-    "support",
-    "normalizer",
-    "entropy",
-    "support_size",
-    "jacobian",
-    "parameter_gradients",
-]
-"""What every request can be asked for, and all that /v1/map can."""
-
-SampleOutput = Literal["tokens", "token_log_probabilities", MapOutput]
-"""What /v1/sample can be asked for."""
-
-LossOutput = Literal["loss", "gradient", MapOutput]
-"""What /v1/loss can be asked for."""
 
 Dtype = Literal["float64", "float32"]
 

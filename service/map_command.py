@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from mappings.evaluate import InvalidRows
+from mappings.evaluation import MapOutput
 from mappings.registry import MAPPINGS
 from schemas.description import ParameterDescription, parameters
-from schemas.request import Dtype, MapOutput, MapRequest, read_request
+from schemas.request import Dtype, MapRequest, read_request
 from service.engine.engine import devices
 from service.engine.engine import run as evaluate_job
 from service.engine.job import Job

@@ -13,7 +13,8 @@ from torch import Tensor
 import reference
 from answers import answer, bits, listed, present, probabilities, supported
 from cases import CASES, DEFAULTS, NAMES, Case, built, logits, spread
-from mappings.base import Mapping, joined
+from mappings.base import Mapping
+from mappings.parameters import joined
 from mappings.registry import MAPPINGS
 
 VOCABULARY = 151_936

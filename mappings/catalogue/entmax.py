@@ -6,9 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Row
+from mappings.base import Mapping
 from mappings.gibbs import inverse
 from mappings.jacobian import Jacobian, without_cancellation
+from mappings.parameters import PerRow, Row
 from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, entmax_roots, tsallis_potential

@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Row, Seed
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import PerRow, Row, Seed
 from mappings.philox import gumbel
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution

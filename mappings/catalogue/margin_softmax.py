@@ -6,9 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import ClassId, Mapping, NonNegative, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.errors import InvalidParameter
 from mappings.gibbs import Slope, gibbs
+from mappings.parameters import ClassId, NonNegative, PerRow, Positive, Row
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 

@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
+from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import exponential, maximum
 from mappings.solution import Solution
 

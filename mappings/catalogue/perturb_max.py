@@ -4,10 +4,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Mapping, Row
+from mappings.base import Mapping
 from mappings.errors import OutputTooLarge
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.jacobian import Jacobian
+from mappings.parameters import Row
 from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 from mappings.uniform_winner import uniform_factor, uniform_log_wins

@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Fraction, Mapping, PerRow, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import Fraction, PerRow, Row
 from mappings.quantile import quantile
 from mappings.rows import logarithm, maximum, scaled
 from mappings.solution import Solution

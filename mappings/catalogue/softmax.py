@@ -4,8 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Mapping, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import Row
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 

@@ -6,9 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Count, Fraction, Mapping, PerRow, Row
+from mappings.base import Mapping
 from mappings.compact import gather
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import Count, Fraction, PerRow, Row
 from mappings.rows import maximum, row_sum, scaled
 from mappings.selection import Ties, largest, nucleus
 from mappings.solution import Solution

@@ -6,9 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.compact import along, gather
 from mappings.gibbs import Slope
+from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, projection

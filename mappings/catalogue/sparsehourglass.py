@@ -6,10 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.compact import spread
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian
+from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, projection, projection_jacobian

@@ -6,8 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Mapping, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, inverse
+from mappings.parameters import Row
 from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 from mappings.threshold import candidates, projection, tsallis_potential

@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import Mapping, NonNegative, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
+from mappings.parameters import NonNegative, PerRow, Positive, Row
 from mappings.solution import Solution
 
 

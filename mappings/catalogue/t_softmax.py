@@ -4,8 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import logarithm, maximum, row_sum, scaled
 from mappings.solution import Solution
 

@@ -7,8 +7,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.base import Mapping, PerRow, Positive, Row
+from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
+from mappings.parameters import PerRow, Positive, Row
 from mappings.solution import Solution
 
 

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mappings.base import ClassWeights, Mapping, Row
+from mappings.base import Mapping
+from mappings.class_weights import ClassWeights
 from mappings.errors import InvalidParameter
 from mappings.gibbs import Slope, gibbs, inverse
+from mappings.parameters import Row
 from mappings.rows import logarithm, maximum, scaled
 from mappings.solution import Solution
 

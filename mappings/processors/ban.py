@@ -5,8 +5,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Row
 from mappings.class_ids import ClassIds, check_ids, member
+from mappings.parameters import Row
 from mappings.processor import Processor, masked
 
 

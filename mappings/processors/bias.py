@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import model_validator
 from torch import Tensor
 
-from mappings.base import Row
 from mappings.class_ids import ClassIds, ClassValues, check_ids, check_pairs, totals
+from mappings.parameters import Row
 from mappings.processor import Processor
 
 

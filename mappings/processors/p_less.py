@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Row
+from mappings.parameters import Row
 from mappings.processor import Processor, masked, shares
 from mappings.rows import row_sum
 

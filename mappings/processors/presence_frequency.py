@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import model_validator
 from torch import Tensor
 
-from mappings.base import PerRow, Row
 from mappings.class_ids import ClassCounts, ClassIds, check_ids, check_pairs, totals
+from mappings.parameters import PerRow, Row
 from mappings.processor import Processor
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import PerRow, Positive, Row
 from mappings.class_ids import ClassIds, check_ids, member
+from mappings.parameters import PerRow, Positive, Row
 from mappings.processor import Processor
 
 

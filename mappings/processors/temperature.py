@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import PerRow, Positive, Row
+from mappings.parameters import PerRow, Positive, Row
 from mappings.processor import Processor
 
 

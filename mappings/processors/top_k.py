@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Count, PerRow, Row
+from mappings.parameters import Count, PerRow, Row
 from mappings.processor import Processor, masked
 from mappings.selection import Ties, largest
 

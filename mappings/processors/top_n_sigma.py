@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.base import NonNegative, PerRow, Row
+from mappings.parameters import NonNegative, PerRow, Row
 from mappings.processor import Processor, masked
 from mappings.rows import maximum, row_sum
 

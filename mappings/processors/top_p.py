@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from mappings.base import Fraction, PerRow, Row
+from mappings.parameters import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
 from mappings.selection import Ties, nucleus
 

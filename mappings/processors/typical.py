@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.base import PerRow, Row
+from mappings.parameters import PerRow, Row
 from mappings.processor import Processor, masked, shares
 from mappings.selection import shortest_prefix
 
