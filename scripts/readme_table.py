@@ -1,10 +1,16 @@
-"""Rewrites the generated parts of README.md: the tables of mappings and of settings."""
+"""Rewrites the generated parts of README.md: the tables of mappings, processors and settings."""
 
 from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from schemas.description import MappingDescription, ParameterDescription, describe_all
+from schemas.description import (
+    MappingDescription,
+    ParameterDescription,
+    ProcessorDescription,
+    describe_all,
+    describe_all_processors,
+)
 from service.settings import Settings, flag
 
 README = Path(__file__).parents[1] / "README.md"
@@ -12,7 +18,12 @@ README = Path(__file__).parents[1] / "README.md"
 
 def rendered(text: str) -> str:
     """The README with every generated part as it should be."""
-    for name, lines in (("mappings", mapping_table()), ("settings", settings_table())):
+    tables = {
+        "mappings": mapping_table(),
+        "processors": processor_table(),
+        "settings": settings_table(),
+    }
+    for name, lines in tables.items():
         start, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
         table = "\n".join([start, "", *lines, "", end])
         before, opened, rest = text.partition(start)
@@ -26,13 +37,19 @@ def rendered(text: str) -> str:
 def mapping_table() -> list[str]:
     """One line a registered mapping."""
     lines = ["| name | what it is | its own parameters (default; range) |", "|---|---|---|"]
-    return lines + [_mapping_line(mapping) for mapping in describe_all().mappings]
+    return lines + [_line(mapping) for mapping in describe_all().mappings]
 
 
-def _mapping_line(mapping: MappingDescription) -> str:
-    summary = mapping.summary.partition(": ")[2] or mapping.summary
-    own = [_parameter(entry) for entry in mapping.parameters if entry.name != "temperature"]
-    return f"| `{mapping.name}` | {_cell(summary)} | {_cell('; '.join(own))} |"
+def processor_table() -> list[str]:
+    """One line a registered processor."""
+    lines = ["| name | what it does | its parameters (default; range) |", "|---|---|---|"]
+    return lines + [_line(processor) for processor in describe_all_processors().processors]
+
+
+def _line(described: MappingDescription | ProcessorDescription) -> str:
+    summary = described.summary.partition(": ")[2] or described.summary
+    own = [_parameter(entry) for entry in described.parameters if entry.name != "temperature"]
+    return f"| `{described.name}` | {_cell(summary)} | {_cell('; '.join(own))} |"
 
 
 def _parameter(entry: ParameterDescription) -> str:

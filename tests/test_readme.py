@@ -5,13 +5,16 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from answers import OUTPUTS
-from mappings.registry import MAPPINGS
+from mappings.jacobian import Form
+from mappings.losses import Kind
+from mappings.registry import MAPPINGS, PROCESSORS
 from readme_table import rendered
+from schemas.request import MAX_PROCESSORS
 from server import map_logits, shared_client
 from service.cli import main
 
@@ -23,6 +26,12 @@ BLOCKS = [match.groups() for match in BLOCK.finditer(README)]
 REQUESTS = [
     text for mark, _, kind, text in BLOCKS if kind == "json" and '"logits"' in text and not mark
 ]
+CURLS = [
+    (text, BLOCKS[place + 1][3])
+    for place, (_, _, kind, text) in enumerate(BLOCKS)
+    if kind == "sh" and text.startswith("curl ")
+]
+PATHS = [command.split()[1].removeprefix("http://127.0.0.1:8000") for command, _ in CURLS]
 PAIRS = [
     (int(status or 200), text, BLOCKS[place + 1][3])
     for place, (mark, status, _, text) in enumerate(BLOCKS)
@@ -57,20 +66,26 @@ def test_the_generated_tables_are_up_to_date() -> None:
     assert rendered(README) == README, "run `make readme`"
 
 
-def test_every_mapping_and_every_output_is_in_the_readme() -> None:
-    for name in (*MAPPINGS, *OUTPUTS):
+def test_everything_there_is_to_choose_is_in_the_readme() -> None:
+    for name in (*MAPPINGS, *PROCESSORS, *OUTPUTS):
         assert f"`{name}`" in README
+    for choice in (*get_args(Form), *get_args(Kind)):
+        assert f'"{choice}"' in README
+    assert f"{len(MAPPINGS)} mappings" in README
+    assert f"{len(PROCESSORS)} logits processors" in README
+    assert f"up to {MAX_PROCESSORS} processors" in README
 
 
-def test_the_curl_command_is_answered_as_printed() -> None:
-    command, printed = marked("example")
+@pytest.mark.parametrize(("command", "printed"), CURLS, ids=PATHS)
+def test_every_curl_command_is_answered_as_printed(command: str, printed: str) -> None:
     words = shlex.split(command)
-    assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/map"]
-    name, _, value = words[words.index("-H") + 1].partition(": ")
-    body = words[words.index("-d") + 1].encode()
-    response = shared_client().post("/v1/map", content=body, headers={name: value})
-    assert response.status_code == 200
-    assert response.text == printed.strip()
+    assert [words[0], words[2], words[4]] == ["curl", "-H", "-d"]
+    path = words[1].removeprefix("http://127.0.0.1:8000")
+    name, _, value = words[3].partition(": ")
+    response = shared_client().post(path, content=words[5].encode(), headers={name: value})
+    assert response.status_code == 200, response.text
+    assert_like(response.json(), json.loads(printed))
+    assert " " not in printed.strip()
 
 
 def test_the_command_line_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +110,9 @@ def test_every_answer_is_as_printed(status: int, asked: str, printed: str) -> No
 
 def test_there_are_requests_and_answers_to_check() -> None:
     assert len(REQUESTS) >= 3
-    assert len(PAIRS) >= 3
+    assert len(PAIRS) >= 5
+    assert PATHS == ["/v1/map", "/v1/sample", "/v1/loss"]
+    assert README.count("curl ") == len(CURLS)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="make")
