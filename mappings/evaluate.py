@@ -1,6 +1,7 @@
 """The one entry point: logits, a mapping and the wanted outputs in, an Evaluation out."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from mappings.answer import Answer, Chunk, Derivatives, Wanted
 from mappings.base import Mapping
 from mappings.errors import InvalidParameter, InvalidRow, OutputTooLarge
 from mappings.evaluation import DEFAULT_OUTPUTS, Evaluation, Output
+from mappings.gibbs import Slope, gibbs
 from mappings.losses import Targets
 from mappings.parameters import Row
 from mappings.processor import Processor
@@ -80,14 +82,15 @@ def evaluate(
         output_limit,
     )
     _check(wanted, mapping, processors, widths, classes)
+    if rows == 0:
+        return _nothing(wanted, classes, logits.device)
     answer = Answer(rows, classes, logits.device, wanted)
     row = mapping.bind(rows, logits.device)
     steps = [(processor, processor.bind(rows, logits.device)) for processor in processors]
     reasons: dict[int, str] = {}
     together = mapping.elements_at_once * (1 if logits.device.type == "cpu" else DEVICE_FACTOR)
     step = max(1, together // classes)
-    # An empty batch is one empty chunk, so that its outputs have their shapes.
-    for start in range(0, max(rows, 1), step):
+    for start in range(0, rows, step):
         stop = min(start + step, rows)
         chain = _Chain(_computable(logits[start:stop]))
         for processor, bound in steps:
@@ -110,6 +113,23 @@ def evaluate(
             )
         )
     return answer.finished(reasons)
+
+
+def _nothing(wanted: Wanted, classes: int, device: torch.device) -> Evaluation:
+    """The answer to no rows: that to any one row, cut to none, so that outputs have shapes."""
+    row = torch.zeros(1, classes, dtype=torch.float64, device=device)
+    draws = None if wanted.draws is None else Draws(seed=0, samples=wanted.draws.samples)
+    one = replace(
+        wanted,
+        derivatives=replace(wanted.derivatives, vector=row),
+        draws=draws,
+        targets=Targets(torch.zeros(1, dtype=torch.int64, device=device)),
+    )
+    answer = Answer(1, classes, device, one)
+    temperature = torch.ones_like(row[:, :1])
+    solution = gibbs(row, Slope(temperature))
+    answer.add(Chunk(0, row, temperature, None, [], solution, shift_invariant=True))
+    return answer.finished({}).rows(0, 0)
 
 
 def _check(

@@ -31,6 +31,14 @@ class Quantile:
         low, high = self.below.double(), self.above.double()
         return low + (high - low) * self.share
 
+    def above_it(self, logits: Tensor) -> Tensor:
+        """How far each logit lies above it, (rows, classes) float64; 0 below.
+
+        Differences are taken before the interpolation, so that a common shift costs no digits.
+        """
+        low, high = self.below.double(), self.above.double()
+        return (logits.double() - low - (high - low) * self.share).clamp_(min=0)
+
     def gradient(self, logits: Tensor) -> Tensor:
         """How it moves with each logit, (rows, classes); equal logits share."""
         low, high = ((logits == edge).double() for edge in (self.below, self.above))

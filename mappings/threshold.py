@@ -161,8 +161,19 @@ def _gentle_roots(scores: Tensor, beta: Tensor) -> Roots:
         if not bool(climbs.any()):
             break
         shift = torch.where(climbs, following, shift)
-    logs = _log_exponential(scores - shift, beta)
+    logs = _near_one(_log_exponential(scores - shift, beta))
     return Roots(exponential(logs), logs, shift)
+
+
+def _near_one(logs: Tensor) -> Tensor:
+    """Log-probabilities whose largest, where it is near 0, keeps its digits.
+
+    1 less the sum of the others knows a probability near 1 better than the threshold does.
+    """
+    place = logs.argmax(dim=-1, keepdim=True)
+    others = row_sum(exponential(logs.scatter(-1, place, -torch.inf)))
+    largest = torch.where(others < 0.1, torch.log1p(-others), logs.gather(-1, place))
+    return logs.scatter(-1, place, largest)
 
 
 def _steep_roots(scores: Tensor, beta: Tensor) -> Roots:

@@ -62,10 +62,11 @@ class MarginSoftmax(Mapping):
             moved, steepness = cosine - row["margin"], torch.ones_like(cosine)
         else:
             angle = cosine.clamp(-1, 1).acos()
-            moved = torch.where(cosine == -torch.inf, cosine, (angle + row["margin"]).cos())
+            still = (cosine == -torch.inf) | (row["margin"] == 0)
+            moved = torch.where(still, cosine, (angle + row["margin"]).cos())
             # No margin is no change, also at ±1, where the angle has no derivative.
             turned = (angle + row["margin"]).sin() / angle.sin()
-            steepness = torch.where(row["margin"] == 0, 1.0, turned)
+            steepness = torch.where(still, 1.0, turned)
         values = values.scatter(-1, row["target"], moved)
         scores, pace = scaled(values, maximum(values), row["temperature"]), 1 / row["temperature"]
         slope = pace.expand_as(scores).scatter(-1, row["target"], steepness * pace)

@@ -8,7 +8,7 @@ from torch import Tensor
 from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
 from mappings.parameters import PerRow, Positive, Row
-from mappings.rows import exponential, maximum
+from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 
 TINY_SOFTPLUS = -37.0
@@ -44,16 +44,19 @@ class Normalized(Mapping):
             magnitudes = torch.where(values == -torch.inf, 0, values.abs())
             scores = 2 * (magnitudes / magnitudes.amax(dim=-1, keepdim=True)).log_()
             return gibbs(scores, Slope(2 / values))
-        scaled = values / temperature
-        # Logits far below 0 make every value tiny: take the common factor out of the row.
-        shift = maximum(scaled).clamp(max=0)
+        z, top = values / temperature, maximum(logits)
+        below = scaled(logits, top, temperature)
+        rest = torch.log1p(exponential(-z.abs()))
+        # In a row far below 0 every value is tiny: its common factor e^{max z} is left out.
         if self.function == "sigmoid":
-            rest = torch.log1p(exponential(-scaled.abs()))
-            scores = scaled.clamp(max=0) - shift - rest
-            slope = ((-scaled).clamp(max=0) - rest).exp_()
+            scores = torch.where(top <= 0, below, z.clamp(max=0)) - rest
+            slope = ((-z).clamp(max=0) - rest).exp_()
         else:
-            softplus = scaled.clamp(min=0) + torch.log1p(exponential(-scaled.abs()))
-            tiny = scaled < TINY_SOFTPLUS
-            scores = torch.where(tiny, scaled, softplus.log()) - shift
+            softplus = z.clamp(min=0) + rest
+            tiny = z < TINY_SOFTPLUS
+            # log softplus(z) − z, which is 0 where softplus(z) is e^z.
+            excess = torch.where(tiny, 0, softplus.log() - z)
+            scores = torch.where(top <= 0, below + excess, torch.where(tiny, z, softplus.log()))
             slope = torch.where(tiny, 1.0, -torch.expm1(-softplus) / softplus)
+        scores = torch.where(values == -torch.inf, -torch.inf, scores)
         return gibbs(scores, Slope(slope / temperature))

@@ -36,7 +36,7 @@ class RSoftmax(Mapping):
         scores = scaled(logits, top, temperature)
         cut = quantile(logits, row["r"])
         # Weights in units of the logits: the temperature is a common factor of them all.
-        weights = (logits.double() - cut.value).clamp_(min=0)
+        weights = cut.above_it(logits)
         still = (cut.value >= top) | (temperature == 0)
         limit = torch.where(logits == top, 0.0, -torch.inf)
         slope = Slope(
