@@ -264,9 +264,20 @@ def test_an_id_named_twice_counts_once_or_adds_up() -> None:
     assert processed(ROW, twice) == [shares([8, 4, 2, 1, 8])]
 
 
-def test_an_empty_batch_takes_processors() -> None:
+@pytest.mark.parametrize("path", ["/v1/map", "/v1/sample", "/v1/loss"])
+def test_an_empty_batch_takes_processors(path: str) -> None:
+    target = {"targets": []} if path == "/v1/loss" else {}
     for case in CASES:
-        assert processed([], named(case)) == []
+        got = answer(
+            path,
+            logits=[],
+            mapping="softmax",
+            processors=[named(case)],
+            outputs=["probabilities", "support", "jacobian", "parameter_gradients"],
+            **target,
+        )
+        assert (got["rows"], got["probabilities"], got["support"]) == (0, [], [])
+        assert (got["jacobian"], got["parameter_gradients"]) == ([], {"temperature": []})
 
 
 @pytest.mark.parametrize(
