@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mappings.registry import PROCESSORS
+from processor_cases import PROCESSOR_CASES, ProcessorCase
 from schemas.description import ProcessorDescription
 from server import map_logits, post, shared_client
 
@@ -45,7 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], list[float]]] = {
         [1, 4, 2, 1, 1],
     ),
 }
-"""For every processor its parameters, and what it leaves of ROW, up to a factor."""
+"""Processors with parameters, and what each leaves of ROW, up to a factor."""
 
 
 def shares(weights: list[float]) -> Any:
@@ -84,8 +85,12 @@ def named(case: str) -> dict[str, Any]:
     return {"name": case.split()[0], **CASES[case][0]}
 
 
-def test_every_registered_processor_has_a_case() -> None:
-    assert {case.split()[0] for case in CASES} == set(PROCESSORS)
+@pytest.mark.parametrize("case", PROCESSOR_CASES, ids=str)
+def test_every_case_of_every_processor_is_answered(case: ProcessorCase) -> None:
+    row = [None if logit == -math.inf else logit for logit in case.row]
+    (got,) = processed(row, case.request())
+    top = max(case.outcome())
+    assert got == shares([math.exp(logit - top) for logit in case.outcome()])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -212,17 +217,6 @@ def test_every_row_has_its_own_parameter(
         assert got == [shares(row) for row in wanted[::order]]
 
 
-def test_every_per_row_parameter_is_tried_row_by_row() -> None:
-    tried = {(name, field) for name, field, _, _ in PER_ROW}
-    tried |= {
-        ("repetition_penalty", "penalty"),
-        ("presence_frequency", "presence"),
-        ("presence_frequency", "frequency"),
-    }
-    there = {(name, field) for name, kind in PROCESSORS.items() for field in kind.per_row_fields()}
-    assert tried == there
-
-
 def test_every_row_has_its_own_lists() -> None:
     rows = [ROW, ROW[:3]]
     assert processed(rows, {"name": "ban", "ids": [[3, 4], [0]]}) == [
@@ -266,7 +260,7 @@ def test_an_id_named_twice_counts_once_or_adds_up() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/map", "/v1/sample", "/v1/loss"])
 def test_an_empty_batch_takes_processors(path: str) -> None:
-    target = {"targets": []} if path == "/v1/loss" else {}
+    target: dict[str, Any] = {"targets": []} if path == "/v1/loss" else {}
     for case in CASES:
         got = answer(
             path,

@@ -173,7 +173,8 @@ def test_more_samples_than_classes_name_the_row() -> None:
     problem = refused(logits=[[0, 1, 2], [5, None, None]], **asked)
     assert problem["code"] == "invalid_parameter"
     assert problem["errors"][0]["loc"] == ["samples"]
-    assert "row 1 has 1 class" in problem["detail"]
+    assert "row 1 " in problem["detail"]
+    assert "2 samples" in problem["detail"]
     assert "replacement" in problem["detail"]
 
 
