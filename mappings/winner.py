@@ -28,7 +28,9 @@ DEEP = 37.0
 """Standard deviations beyond which Φ underflows; such a node carries nothing."""
 
 FLOOR = -36.0
-"""S at the lowest node: all the probability below it is e^−36."""
+"""S at the lowest node: what lies below it is e^−36 of the whole."""
+DEEP_FLOOR = -360.0
+"""The same where the noise's tails are so thin that it costs little: small p keep their digits."""
 CEILING = -1e-15
 """S at the highest node: all the probability above it is 1e-15."""
 
@@ -58,17 +60,19 @@ class Noise:
     Attributes:
         log_cdf: log F(t).
         log_hazard: log f(t)/F(t).
-        reach: beyond ± this F is 0 or 1 for the purpose of `FLOOR` and `CEILING`.
+        reach: beyond ± this F is 0 or 1 for the purpose of the floor and `CEILING`.
+        floor: S at the lowest node.
     """
 
     log_cdf: Callable[[Tensor], Tensor]
     log_hazard: Callable[[Tensor], Tensor]
     reach: float
+    floor: float
 
 
 NOISES = {
-    "normal": Noise(_normal_log_cdf, _normal_log_hazard, 10.0),
-    "logistic": Noise(_logistic_log_cdf, _logistic_log_hazard, 38.0),
+    "normal": Noise(_normal_log_cdf, _normal_log_hazard, 27.0, DEEP_FLOOR),
+    "logistic": Noise(_logistic_log_cdf, _logistic_log_hazard, 38.0, FLOOR),
 }
 
 
@@ -112,6 +116,20 @@ def win_jacobian(between: Tensor, pace: Tensor) -> Jacobian:
     return Jacobian(diagonal * pace, between, between * pace.unsqueeze(1))
 
 
+def log_pullback(scores: Tensor, logs: Tensor, levels: Levels, weights: Tensor) -> Tensor:
+    """Σ_i v_i ∂log p_i/∂z of weights v, (rows, classes); finite also where p underflows.
+
+    With r_iq the share of node q in p_i, a class gains Σ_q r_iq H_q by its own logit, H the sum
+    of all h, and loses Σ_q r_iq h_jq by each class j.
+    """
+    hazards = levels.log_hazards(scores)
+    shares = exponential(hazards + levels.log_weights.unsqueeze(-2) - logs.unsqueeze(-1))
+    shares = torch.where(weights.unsqueeze(-1) != 0, weights.unsqueeze(-1) * shares, 0)
+    hazards = exponential(hazards)
+    own = row_sum(shares * column_sum(hazards).unsqueeze(-2))
+    return (own - row_sum(hazards * column_sum(shares).unsqueeze(-2))).squeeze(-1)
+
+
 def line_levels(scores: Tensor, noise: Noise) -> Levels:
     """Equidistant nodes where the winner's density lives, for noise on the whole line.
 
@@ -119,7 +137,7 @@ def line_levels(scores: Tensor, noise: Noise) -> Levels:
         scores: (rows, classes) float64, the largest of each row 0, −inf where masked.
         noise: the noise added to every score.
     """
-    low = _crossing(scores, noise, FLOOR)
+    low = _crossing(scores, noise, noise.floor)
     high = _crossing(scores, noise, CEILING)
     step = (high - low) / (NODES - 1)
     nodes = low + step * torch.arange(NODES, dtype=torch.float64, device=scores.device)
@@ -137,7 +155,7 @@ def _crossing(scores: Tensor, noise: Noise, level: float) -> Tensor:
         middle = (low + high) / 2
         below = _log_product(scores, noise, middle) < level
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return low if level == FLOOR else high
+    return low if level < CEILING else high
 
 
 def _log_product(scores: Tensor, noise: Noise, nodes: Tensor) -> Tensor:

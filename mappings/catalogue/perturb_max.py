@@ -1,5 +1,6 @@
 """Perturb-and-max: the chance that a class has the largest logit once noise is added."""
 
+from functools import partial
 from typing import Literal
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from mappings.winner import (
     exponential_levels,
     factor,
     line_levels,
+    log_pullback,
     log_wins,
     win_jacobian,
 )
@@ -34,7 +36,7 @@ class PerturbMax(Mapping):
     multinomial probit), "gumbel" (standard; softmax, in closed form), "logistic" (standard),
     "uniform" (on [0, 1]; a class 1 or more below the maximum gets zero) or "exponential"
     (rate 1). Equal logits get equal probabilities; T → 0 shares the mass among the maxima.
-    Absolute error 1e-10. Cost: O(n · 128).
+    Absolute error 1e-10; a log-probability is as good as that lets it be. Cost: O(n · 128).
 
     Reference: Hazan and Jaakkola 2012, "On the Partition Function and Random Maximum A-Posteriori
     Perturbations"; Thurstone 1927 for the normal case.
@@ -52,28 +54,36 @@ class PerturbMax(Mapping):
         scores = scaled(logits, maximum(logits), row["temperature"])
         if self.noise == "gumbel":
             return gibbs(scores, Slope(pace))
-        logs = self._log_wins(scores)
+        if self.noise == "uniform":
+            logs, factors = uniform_log_wins(scores), partial(uniform_factor, scores)
+            pullback = None
+        else:
+            levels = self._levels(scores)
+            logs, factors = log_wins(scores, levels), partial(factor, scores, levels)
+            pullback = partial(log_pullback, scores, logs, levels)
+
+        def within_memory() -> None:
+            numbers = scores.numel() * NODES
+            if numbers > FACTOR_NUMBERS:
+                raise OutputTooLarge.derivatives(numbers, FACTOR_NUMBERS)
 
         def jacobian() -> Jacobian:
-            return win_jacobian(self._factor(scores), pace)
+            within_memory()
+            return win_jacobian(factors(), pace)
+
+        def pulled(weights: Tensor) -> Tensor:
+            within_memory()
+            assert pullback is not None
+            return pullback(weights) * pace
 
         return Solution(
-            probabilities=exponential(logs), log_probabilities=lambda: logs, jacobian=jacobian
+            probabilities=exponential(logs),
+            log_probabilities=lambda: logs,
+            jacobian=jacobian,
+            log_pullback=None if pullback is None else pulled,
         )
 
     def _levels(self, scores: Tensor) -> Levels:
         if self.noise == "exponential":
             return exponential_levels(scores)
         return line_levels(scores, NOISES[self.noise])
-
-    def _log_wins(self, scores: Tensor) -> Tensor:
-        if self.noise == "uniform":
-            return uniform_log_wins(scores)
-        return log_wins(scores, self._levels(scores))
-
-    def _factor(self, scores: Tensor) -> Tensor:
-        if scores.numel() * NODES > FACTOR_NUMBERS:
-            raise OutputTooLarge.derivatives(scores.numel() * NODES, FACTOR_NUMBERS)
-        if self.noise == "uniform":
-            return uniform_factor(scores)
-        return factor(scores, self._levels(scores))
