@@ -1,21 +1,9 @@
 """What a request can ask for, whatever the wire it came by."""
 
-from collections.abc import Mapping as Dict
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidationError,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from mappings.answer import Derivatives
@@ -24,54 +12,16 @@ from mappings.evaluate import InvalidRows
 from mappings.evaluation import LossOutput, MapOutput, Output, SampleOutput
 from mappings.jacobian import Form
 from mappings.losses import Kind, Targets
-from mappings.parameters import Parameters, PerRow, Seed
+from mappings.parameters import PerRow, Seed
 from mappings.processor import Processor
 from mappings.registry import MAPPINGS, PROCESSORS
 from mappings.sampling import MAX_SAMPLES, Draws
-from schemas.errors import InvalidRequest, invalid, unknown_fields
-from schemas.parameters import read_named
-
-R = TypeVar("R", bound="Request")
+from schemas.documented import Registered, Rows
 
 Dtype = Literal["float64", "float32"]
 
 MAX_PROCESSORS = 32
 """The longest chain of processors (a count)."""
-
-
-class _Registered:
-    """Lets what is already read pass; documents everything that is registered."""
-
-    def __init__(self, base: type[Parameters], registry: Dict[str, type[Parameters]]) -> None:
-        self.base = base
-        self.registry = registry
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.is_instance_schema(self.base)
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        union: Any = reduce(or_, self.registry.values())
-        if len(self.registry) > 1:
-            union = Annotated[union, Field(discriminator="name")]
-        objects = handler(TypeAdapter(union).core_schema)
-        return {"anyOf": [{"type": "string", "enum": list(self.registry)}, objects]}
-
-
-class _Rows:
-    """Lets a tensor that is already read pass; documents it as rows of numbers."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.is_instance_schema(Tensor)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        row = {"type": "array", "items": {"type": "number"}}
-        return {"anyOf": [row, {"type": "array", "items": row}]}
 
 
 class JacobianRequest(BaseModel):
@@ -84,7 +34,7 @@ class JacobianRequest(BaseModel):
     form: Form = "dense"
     """dense: rows × n × n; support: among the support's classes; factors: diag(d) − L Rᵀ; jvp
     and vjp: J v and Jᵀ v."""
-    vector: Annotated[Tensor, _Rows] | None = None
+    vector: Annotated[Tensor, Rows] | None = None
     """rows × classes: v of jvp and vjp."""
 
 
@@ -95,11 +45,11 @@ class Request(BaseModel):
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
-    mapping: Annotated[Mapping, _Registered(Mapping, MAPPINGS)]
+    mapping: Annotated[Mapping, Registered(Mapping, MAPPINGS)]
     """The mapping: an object with its name and parameters, or just its name; with just a name,
     its parameters may stand beside it in the request."""
     processors: Annotated[
-        list[Annotated[Processor, _Registered(Processor, PROCESSORS)]],
+        list[Annotated[Processor, Registered(Processor, PROCESSORS)]],
         Field(max_length=MAX_PROCESSORS),
     ] = []
     """Steps the logits take before the mapping, in this order."""
@@ -165,7 +115,7 @@ class LossRequest(Request):
     """What /v1/loss computes of the logits."""
 
     outputs: Annotated[list[LossOutput], Field(min_length=1)] = ["loss", "gradient"]
-    targets: Annotated[Tensor, _Rows]
+    targets: Annotated[Tensor, Rows]
     """Class ids, one a row, or rows × classes distributions."""
     kind: Kind = "natural"
     """natural: the mapping's own loss; accuracy: −p of the target; stop_gradient:
@@ -197,73 +147,3 @@ class SampleBody(_Logits, SampleRequest):
 
 class LossBody(_Logits, LossRequest):
     """The JSON body of /v1/loss: the request and its logits."""
-
-
-def read_request(model: type[R], body: Dict[str, object], *, widths: Sequence[int]) -> R:
-    """Validates a request, its logits already taken out.
-
-    Args:
-        model: the kind of request.
-        body: the request's fields, a Jacobian's vector and targets as tensors; where `mapping`
-            is just a name, also the mapping's fields.
-        widths: the classes of each row of the logits that came with it (a count each).
-
-    Raises:
-        InvalidRequest: a field is unknown, missing or outside its bounds.
-        InvalidParameter: a parameter does not fit the rows.
-        UnknownName: no such mapping or processor.
-    """
-    own = {name: value for name, value in body.items() if name in model.model_fields}
-    beside = {name: value for name, value in body.items() if name not in model.model_fields}
-    known = ("logits", *model.model_fields)
-    name = own.get("mapping")
-    if isinstance(name, str):
-        _refuse_hidden(model, name)
-        fields = {**beside, "name": name}
-        own["mapping"] = read_named(MAPPINGS, fields, loc=(), widths=widths, known=known)
-    elif beside:
-        raise unknown_fields(list(beside), known, (), "a request")
-    else:
-        own["mapping"] = read_named(MAPPINGS, name, loc=("mapping",), widths=widths)
-    asked = own.get("jacobian")
-    if isinstance(asked, dict):
-        choices = list(JacobianRequest.model_fields)
-        unknown = [field for field in asked if field not in choices]
-        if unknown:
-            raise unknown_fields(unknown, choices, ("jacobian",), "jacobian")
-    chain = own.get("processors")
-    if isinstance(chain, list):
-        own["processors"] = [
-            read_named(PROCESSORS, entry, loc=("processors", place), widths=widths)
-            for place, entry in enumerate(chain[: MAX_PROCESSORS + 1])
-        ]
-    try:
-        request = model.model_validate(own)
-    except ValidationError as error:
-        raise invalid(error) from None
-    _check(request, widths)
-    return request
-
-
-def _refuse_hidden(model: type[Request], name: str) -> None:
-    """Raises the error of a required field of the mapping that the request's own one hides."""
-    fields = MAPPINGS[name].model_fields if name in MAPPINGS else {}
-    for hidden in model.model_fields:
-        if hidden in fields and fields[hidden].is_required():
-            message = (
-                f"{hidden} beside the mapping's name is the request's, and {name} needs one of its "
-                f'own; give the mapping as an object: {{"name": "{name}", "{hidden}": …}}'
-            )
-            raise InvalidRequest.at(("mapping", hidden), message)
-
-
-def _check(request: Request, widths: Sequence[int]) -> None:
-    """Raises the error of what does not fit the rows."""
-    if isinstance(request, SampleRequest) and isinstance(request.seed, list):
-        request.draws().check_rows(len(widths))
-    targets, asked = request.aims(), request.jacobian
-    if targets is not None:
-        targets.check(widths)
-    if asked is not None and asked.form in ("jvp", "vjp") and asked.vector is None:
-        message = f"jacobian.vector is missing; {asked.form} needs one, rows × classes"
-        raise InvalidRequest.at(("jacobian", "vector"), message)

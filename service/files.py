@@ -10,12 +10,12 @@ from mappings.evaluation import OUTPUTS, Evaluation, JacobianAnswer
 from mappings.support import Support
 from service.engine.job import Job
 from service.settings import Settings
-from service.wire import json
+from service.wire.json_encode import encode
 
 
 def write_json(path: Path | None, job: Job, evaluation: Evaluation, settings: Settings) -> None:
     """Writes the JSON answer to a file, or to the standard output without one."""
-    parts = json.encode(job, evaluation, settings)
+    parts = encode(job, evaluation, settings)
     if path is None:
         sys.stdout.buffer.writelines([*parts, b"\n"])
         sys.stdout.flush()

@@ -15,14 +15,15 @@ from mappings.evaluate import InvalidRows
 from mappings.evaluation import MapOutput
 from mappings.registry import MAPPINGS
 from schemas.description import ParameterDescription, parameters
-from schemas.request import Dtype, MapRequest, read_request
+from schemas.read import read_request
+from schemas.request import Dtype, MapRequest
 from service.engine.engine import devices
 from service.engine.engine import run as evaluate_job
 from service.engine.job import Job
 from service.files import write_json, write_npz
 from service.settings import Settings
 from service.tables import print_tables
-from service.wire.json import job_of
+from service.wire.json_decode import job_of
 from service.wire.number_arrays import parse
 
 PREFIX = "parameter:"
