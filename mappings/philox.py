@@ -42,7 +42,7 @@ def philox(
 
 
 def uniforms(seed: Tensor, count: int, stream: int) -> Tensor:
-    """Uniform numbers strictly between 0 and 1, (rows, count) float64, 53 bits each.
+    """Uniform numbers strictly between 0 and 1, (rows, count) float64, 52 bits each.
 
     Args:
         seed: (rows, 1) int64, the bits of an unsigned 64-bit seed.
@@ -70,9 +70,9 @@ def _both(seed: Tensor, pairs: Tensor, stream: int) -> tuple[Tensor, Tensor]:
 
 
 def _unit(high: Tensor, low: Tensor) -> Tensor:
-    """53 of 64 bits as the middle of one of 2^53 equal parts of (0, 1)."""
-    whole = (high << 21) | (low >> 11)
-    return (whole.double() + 0.5) * 2.0**-53
+    """52 of 64 bits as the middle of one of 2^52 equal parts of (0, 1), which is exact."""
+    whole = (high << 20) | (low >> 12)
+    return (whole.double() + 0.5) * 2.0**-52
 
 
 def gumbel(seed: Tensor, classes: int) -> Tensor:

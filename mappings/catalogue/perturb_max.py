@@ -3,12 +3,13 @@
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from mappings.base import Mapping
 from mappings.errors import OutputTooLarge
 from mappings.gibbs import Slope, gibbs, inverse
-from mappings.jacobian import Jacobian
+from mappings.jacobian import Jacobian, zero_where
 from mappings.parameters import Row
 from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
@@ -69,7 +70,8 @@ class PerturbMax(Mapping):
 
         def jacobian() -> Jacobian:
             within_memory()
-            return win_jacobian(factors(), pace)
+            alone = (logs > -torch.inf).sum(dim=-1, keepdim=True) == 1
+            return zero_where(alone, win_jacobian(factors(), pace))
 
         def pulled(weights: Tensor) -> Tensor:
             within_memory()
