@@ -30,6 +30,19 @@ def gather(logits: Tensor, keep: Tensor) -> Kept:
     return Kept(values, classes)
 
 
+def candidates(logits: Tensor, top: Tensor, reach: Tensor) -> Kept:
+    """The only classes that can be in the support: x > max x − reach.
+
+    Args:
+        logits: (rows, classes).
+        top: (rows, 1) the rows' maxima.
+        reach: (rows, 1) T/β in units of the logits; +inf keeps every unmasked class.
+    """
+    floor = (top.double() - reach * (1 + 1e-12)).to(logits.dtype)
+    floor = torch.nextafter(floor, torch.full_like(floor, -torch.inf))
+    return gather(logits, logits > floor)
+
+
 def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     """Row, class id and place within its row of every true entry, and the width they need."""
     row, cls = keep.nonzero(as_tuple=True)

@@ -4,7 +4,8 @@ ProbmapError
 ├── InvalidParameter     a parameter that no row can be computed with
 ├── InvalidRow           rows of logits that have no answer
 ├── UnknownName          a mapping or processor that is not registered
-└── OutputTooLarge       an answer larger than the caller's limit allows
+├── OutputTooLarge       an answer larger than the caller's limit allows
+└── DerivativesTooLarge  derivatives that take too much memory on the way
 """
 
 from dataclasses import dataclass
@@ -80,15 +81,15 @@ class OutputTooLarge(ProbmapError):
         self.limit = limit
 
     @classmethod
-    def derivatives(cls, numbers: int, limit: int) -> "OutputTooLarge":
-        """The error of derivatives that cannot be held while they are computed."""
-        message = f"these derivatives take {numbers:,} numbers in between, above {limit:,}"
-        return cls(f"{message}; ask for fewer rows or classes", limit)
-
-    @classmethod
     def jacobian(cls, numbers: int, limit: int, form: str) -> "OutputTooLarge":
         """The error of a Jacobian that does not fit."""
         products = 'products ("jvp", "vjp")'
         cure = products if form == "factors" else f'the form "factors", or for {products}'
         message = f"a {form} Jacobian of these rows holds {numbers:,} numbers"
         return cls(f"{message}, above the limit of {limit:,}; ask for {cure}", limit)
+
+
+class DerivativesTooLarge(ProbmapError):
+    """Derivatives that cannot be held while they are computed."""
+
+    code = "derivatives_too_large"

@@ -1,5 +1,6 @@
 """Normalized exponentials: softmax of any scores, with log-probabilities exact near 1."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,10 +56,6 @@ def gibbs(
     probabilities = exponentials / total
     normalizer = None if offset is None else (offset + (top + total.log())).squeeze(-1)
 
-    gradients = {}
-    if drift is not None:
-        gradients["temperature"] = partial(_drifting, probabilities, drift)
-
     def log_probabilities() -> Tensor:
         # Near p = 1 only log1p of what is not the largest class keeps the digits of log p.
         rest = exponentials.scatter(-1, scores.argmax(dim=-1, keepdim=True), 0.0)
@@ -87,6 +84,9 @@ def gibbs(
             pulled = pulled + slope.moving * row_sum(shared)
         return pulled
 
+    gradients: dict[str, Callable[[], Tensor]] = {}
+    if drift is not None:
+        gradients["temperature"] = partial(_drifting, probabilities, drift)
     return Solution(
         probabilities=probabilities,
         log_probabilities=log_probabilities,
@@ -94,9 +94,7 @@ def gibbs(
         classes=classes,
         normalizer=normalizer,
         log_pullback=log_pullback,
-        gradients={}
-        if drift is None
-        else {"temperature": partial(_drifting, probabilities, drift)},
+        gradients=gradients,
     )
 
 

@@ -89,12 +89,13 @@ def scaled(logits: Tensor, top: Tensor, temperature: Tensor) -> Tensor:
     T = 0 is the limit: 0 at the maxima and −inf elsewhere. The maximum is subtracted before the
     division, so that T = 1e-30 keeps every digit of the difference.
     """
-    values, peak = logits.double(), top.double()
-    result = (values - peak).div_(temperature)
+    peak = top.double()
+    # Of a float32 row and a float64 maximum torch takes the difference in float64.
+    result = (logits - peak).div_(temperature)
     if bool((peak > HUGE).any()):
-        halves = (values * 0.5 - peak * 0.5) / (temperature * 0.5)
+        halves = (logits.double() * 0.5 - peak * 0.5) / (temperature * 0.5)
         result = torch.where(peak > HUGE, halves, result)
     if bool((temperature == 0).any()):
-        limit = torch.where(values == peak, 0.0, -torch.inf)
+        limit = torch.where(logits == top, 0.0, -torch.inf)
         result = torch.where(temperature == 0, limit, result)
     return result

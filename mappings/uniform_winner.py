@@ -1,17 +1,19 @@
-"""The chance of each class to win under uniform noise on [0, 1], exactly piecewise.
+"""The chance of each class to win under uniform noise on [0, 1], piece by piece.
 
 With v = 1 + max z − y and d_j = max z − z_j, class i wins with the density
 P(v)/(1 − (v − d_i)) for v ≥ d_i, P(v) = Π_{d_j ≤ v} (1 − (v − d_j)): a polynomial between two
-neighbouring d, so Gauss–Legendre on every such piece is exact to rounding. Where thousands of
+neighbouring d, which Gauss–Legendre integrates to rounding. Where thousands of
 classes crowd within the winner's reach, pieces hold several d each; the error stays below 1e-10
 since each is then far narrower than the noise.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mappings.rows import row_sum
-from mappings.winner import legendre
+from mappings.winner import check_factor, legendre
 
 POINTS = 12
 """Nodes a piece (a count)."""
@@ -34,36 +36,60 @@ def uniform_log_wins(scores: Tensor) -> Tensor:
     """
     logs = torch.full_like(scores, -torch.inf)
     for row, out in zip(scores, logs, strict=True):
-        near = (row > -1).nonzero().squeeze(-1)
-        gaps, order = row[near].neg().sort(stable=True)
-        edges = _edges(gaps)
-        # Whoever stands below the lowest piece wins with less than e^−REACH: nothing.
-        reached = int(torch.searchsorted(gaps, edges[-1]))
-        out[near[order[:reached]]] = _wins(gaps[:reached], edges).log()
+        sketch = _sketch(row)
+        out[sketch.ids] = _wins(sketch.gaps, sketch.edges).log()
     return logs
 
 
-def uniform_factor(scores: Tensor) -> Tensor:
-    """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes)."""
-    parts = [_factor_row(row) for row in scores]
-    nodes = max((part.shape[0] for part in parts), default=1)
-    between = scores.new_zeros(scores.shape[0], nodes, scores.shape[1])
-    for part, out in zip(parts, between, strict=True):
-        out[: part.shape[0]] = part
-    return between
+def uniform_factor(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """B with −B Bᵀ the derivatives between different classes, of those that can win.
+
+    Returns:
+        B, (rows, nodes, kept), 0 where padded, and the class ids of its columns, (rows, kept),
+        ascending, −1 where padded.
+
+    Raises:
+        DerivativesTooLarge: B would hold more than `FACTOR_NUMBERS`.
+    """
+    sketches = [_sketch(row) for row in scores]
+    kept = max((sketch.ids.numel() for sketch in sketches), default=1)
+    nodes = max(((sketch.edges.numel() - 1) * POINTS for sketch in sketches), default=1)
+    check_factor(scores.shape[0] * nodes * kept)
+    between = scores.new_zeros(scores.shape[0], nodes, kept)
+    classes = torch.full(between[:, 0].shape, -1, dtype=torch.int64, device=scores.device)
+    for sketch, out, ids in zip(sketches, between, classes, strict=True):
+        points, weights = _nodes(sketch.edges)
+        roots = (_log_product(sketch.gaps, points) / 2).exp() * weights.sqrt()
+        away = points.unsqueeze(-1) - sketch.gaps
+        seen = torch.where(away > 0, roots.unsqueeze(-1) / (1 - away), 0)
+        placed, order = sketch.ids.sort()
+        ids[: placed.numel()] = placed
+        out[: points.numel(), : placed.numel()] = seen[:, order]
+    return between, classes
 
 
-def _factor_row(row: Tensor) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """The classes of one row that can win, nearest first.
+
+    Attributes:
+        ids: (reached,) class ids.
+        gaps: (reached,) how far each is below the maximum, ascending.
+        edges: (pieces + 1,) where the pieces meet.
+    """
+
+    ids: Tensor
+    gaps: Tensor
+    edges: Tensor
+
+
+def _sketch(row: Tensor) -> _Sketch:
     near = (row > -1).nonzero().squeeze(-1)
     gaps, order = row[near].neg().sort(stable=True)
     edges = _edges(gaps)
-    nodes, weights = _nodes(edges)
-    masses = _log_product(gaps, nodes).exp() * weights
-    away = nodes.unsqueeze(-1) - gaps
-    seen = torch.where(away > 0, masses.sqrt().unsqueeze(-1) / (1 - away), 0)
-    between = row.new_zeros(nodes.numel(), row.numel())
-    between[:, near[order]] = seen
-    return between
+    # Whoever stands below the lowest piece wins with less than e^−REACH: nothing.
+    reached = int(torch.searchsorted(gaps, edges[-1]))
+    return _Sketch(near[order[:reached]], gaps[:reached], edges)
 
 
 def _nodes(edges: Tensor) -> tuple[Tensor, Tensor]:

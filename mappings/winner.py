@@ -15,6 +15,7 @@ from math import log, pi
 import torch
 from torch import Tensor
 
+from mappings.errors import DerivativesTooLarge
 from mappings.jacobian import Jacobian
 from mappings.rows import column_sum, exponential, logarithm, pairwise_sum, row_sum
 
@@ -26,6 +27,9 @@ BLOCK = 2048
 
 DEEP = 37.0
 """Standard deviations beyond which Φ underflows; such a node carries nothing."""
+
+FACTOR_NUMBERS = 1 << 26
+"""The largest factor of a Jacobian that is made (numbers): a gigabyte with its copies."""
 
 FLOOR = -36.0
 """S at the lowest node: what lies below it is e^−36 of the whole."""
@@ -99,21 +103,35 @@ def log_wins(scores: Tensor, levels: Levels) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
+def check_factor(numbers: int) -> None:
+    """Raises DerivativesTooLarge for a factor of more than `FACTOR_NUMBERS`."""
+    if numbers > FACTOR_NUMBERS:
+        raise DerivativesTooLarge(
+            f"the derivatives of perturb_max take {numbers:,} numbers in between, above "
+            f"{FACTOR_NUMBERS:,}; ask for fewer classes"
+        )
+
+
 def factor(scores: Tensor, levels: Levels) -> Tensor:
-    """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes)."""
+    """B with −B Bᵀ the derivatives between different classes, (rows, nodes, classes).
+
+    Raises:
+        DerivativesTooLarge: B would hold more than `FACTOR_NUMBERS`.
+    """
+    check_factor(scores.numel() * levels.log_weights.shape[-1])
     logs = levels.log_hazards(scores) + levels.log_weights.unsqueeze(-2) / 2
     return exponential(logs).transpose(1, 2).contiguous()
 
 
-def win_jacobian(between: Tensor, pace: Tensor) -> Jacobian:
-    """The Jacobian of the chances to win, from B and 1/T (rows, 1).
+def win_jacobian(between: Tensor, pace: Tensor, classes: Tensor | None) -> Jacobian:
+    """The Jacobian of the chances to win, from B, 1/T (rows, 1) and the class ids of B's columns.
 
     A class loses to each other what that one gains, and a shift of all changes nothing: every
     row of the Jacobian sums to 0, which gives the diagonal.
     """
     levels = row_sum(between)
     diagonal = column_sum(between * levels)
-    return Jacobian(diagonal * pace, between, between * pace.unsqueeze(1))
+    return Jacobian(diagonal * pace, between, between * pace.unsqueeze(1), classes)
 
 
 def log_pullback(scores: Tensor, logs: Tensor, levels: Levels, weights: Tensor) -> Tensor:
@@ -122,12 +140,28 @@ def log_pullback(scores: Tensor, logs: Tensor, levels: Levels, weights: Tensor) 
     With r_iq the share of node q in p_i, a class gains Σ_q r_iq H_q by its own logit, H the sum
     of all h, and loses Σ_q r_iq h_jq by each class j.
     """
+    blocks = list(
+        zip(*(part.split(BLOCK, dim=-1) for part in (scores, logs, weights)), strict=True)
+    )
+    total = torch.zeros_like(levels.log_weights).unsqueeze(-2)
+    pulled = torch.zeros_like(total)
+    for block, known, weight in blocks:
+        hazards, shares = _shares(block, known, weight, levels)
+        total = total + column_sum(hazards).unsqueeze(-2)
+        pulled = pulled + column_sum(shares).unsqueeze(-2)
+    parts = []
+    for block, known, weight in blocks:
+        hazards, shares = _shares(block, known, weight, levels)
+        parts.append((row_sum(shares * total) - row_sum(hazards * pulled)).squeeze(-1))
+    return torch.cat(parts, dim=-1)
+
+
+def _shares(scores: Tensor, logs: Tensor, weights: Tensor, levels: Levels) -> tuple[Tensor, Tensor]:
+    """The hazards h at the nodes, and v times each node's share in p, (rows, some, nodes)."""
     hazards = levels.log_hazards(scores)
     shares = exponential(hazards + levels.log_weights.unsqueeze(-2) - logs.unsqueeze(-1))
-    shares = torch.where(weights.unsqueeze(-1) != 0, weights.unsqueeze(-1) * shares, 0)
-    hazards = exponential(hazards)
-    own = row_sum(shares * column_sum(hazards).unsqueeze(-2))
-    return (own - row_sum(hazards * column_sum(shares).unsqueeze(-2))).squeeze(-1)
+    chosen = weights.unsqueeze(-1)
+    return exponential(hazards), torch.where(chosen != 0, chosen * shares, 0)
 
 
 def line_levels(scores: Tensor, noise: Noise) -> Levels:

@@ -83,6 +83,7 @@ STATUS = {
     "body_timeout": 408,
     "too_large": 413,
     "output_too_large": 413,
+    "derivatives_too_large": 413,
     "unsupported_media_type": 415,
     "unsupported_encoding": 415,
     "invalid_request": 422,

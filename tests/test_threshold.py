@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 import reference
-from cases import logits
+from answers import probabilities
+from cases import built, logits
+from mappings.compact import candidates
+from mappings.entmax_roots import entmax_roots
 from mappings.rows import maximum
-from mappings.threshold import candidates, entmax_roots, simplex_threshold
+from mappings.simplex import simplex_threshold
 
 BETAS = [-0.9, -0.5, -1e-5, 1e-100, 1e-5, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, 8.0, 15.0]
 
@@ -82,3 +85,12 @@ def test_rows_of_every_beta_are_solved_together_as_alone() -> None:
         alone = entmax_roots(scores[row : row + 1], betas[row : row + 1])
         assert torch.equal(together.probabilities[row], alone.probabilities[0])
         assert torch.equal(together.log_probabilities[row], alone.log_probabilities[0])
+
+
+def test_a_neighbour_of_another_alpha_changes_no_bit_of_what_underflows() -> None:
+    row = torch.tensor([[0.0, -720.0, -1e4]], dtype=torch.float64)
+    alphas = [1.0, 3.0, 0.9, 1.5]
+    together = probabilities(row.expand(4, -1), built({"name": "entmax", "alpha": alphas}))
+    for place, alpha in enumerate(alphas):
+        alone = probabilities(row, built({"name": "entmax", "alpha": alpha}))
+        assert torch.equal(alone[0], together[place])

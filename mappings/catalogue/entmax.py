@@ -7,12 +7,13 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping
+from mappings.compact import candidates
+from mappings.entmax_roots import entmax_roots, tsallis_potential
 from mappings.gibbs import inverse
 from mappings.jacobian import Jacobian, without_cancellation
 from mappings.parameters import PerRow, Row
 from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
-from mappings.threshold import candidates, entmax_roots, tsallis_potential
 
 SOFTMAX_WIDTH = 1e-6 * (1 + 1e-9)
 """|α − 1| up to which entmax is softmax (dimensionless)."""

@@ -1,13 +1,11 @@
 """Perturb-and-max: the chance that a class has the largest logit once noise is added."""
 
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.errors import OutputTooLarge
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.jacobian import Jacobian, zero_where
 from mappings.parameters import Row
@@ -15,9 +13,7 @@ from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 from mappings.uniform_winner import uniform_factor, uniform_log_wins
 from mappings.winner import (
-    NODES,
     NOISES,
-    Levels,
     exponential_levels,
     factor,
     line_levels,
@@ -25,9 +21,6 @@ from mappings.winner import (
     log_wins,
     win_jacobian,
 )
-
-FACTOR_NUMBERS = 1 << 28
-"""The largest factor of a Jacobian that is made (numbers)."""
 
 
 class PerturbMax(Mapping):
@@ -56,36 +49,31 @@ class PerturbMax(Mapping):
         if self.noise == "gumbel":
             return gibbs(scores, Slope(pace))
         if self.noise == "uniform":
-            logs, factors = uniform_log_wins(scores), partial(uniform_factor, scores)
-            pullback = None
+            return self._uniform(scores, pace)
+        if self.noise == "exponential":
+            levels = exponential_levels(scores)
         else:
-            levels = self._levels(scores)
-            logs, factors = log_wins(scores, levels), partial(factor, scores, levels)
-            pullback = partial(log_pullback, scores, logs, levels)
-
-        def within_memory() -> None:
-            numbers = scores.numel() * NODES
-            if numbers > FACTOR_NUMBERS:
-                raise OutputTooLarge.derivatives(numbers, FACTOR_NUMBERS)
-
-        def jacobian() -> Jacobian:
-            within_memory()
-            alone = (logs > -torch.inf).sum(dim=-1, keepdim=True) == 1
-            return zero_where(alone, win_jacobian(factors(), pace))
-
-        def pulled(weights: Tensor) -> Tensor:
-            within_memory()
-            assert pullback is not None
-            return pullback(weights) * pace
-
+            levels = line_levels(scores, NOISES[self.noise])
+        logs = log_wins(scores, levels)
         return Solution(
             probabilities=exponential(logs),
             log_probabilities=lambda: logs,
-            jacobian=jacobian,
-            log_pullback=None if pullback is None else pulled,
+            jacobian=lambda: _unless_alone(logs, win_jacobian(factor(scores, levels), pace, None)),
+            log_pullback=lambda weights: log_pullback(scores, logs, levels, weights) * pace,
         )
 
-    def _levels(self, scores: Tensor) -> Levels:
-        if self.noise == "exponential":
-            return exponential_levels(scores)
-        return line_levels(scores, NOISES[self.noise])
+    def _uniform(self, scores: Tensor, pace: Tensor) -> Solution:
+        logs = uniform_log_wins(scores)
+
+        def jacobian() -> Jacobian:
+            between, classes = uniform_factor(scores)
+            return _unless_alone(logs, win_jacobian(between, pace, classes))
+
+        return Solution(
+            probabilities=exponential(logs), log_probabilities=lambda: logs, jacobian=jacobian
+        )
+
+
+def _unless_alone(logs: Tensor, jacobian: Jacobian) -> Jacobian:
+    """No derivatives in rows where one class has it all."""
+    return zero_where((logs > -torch.inf).sum(dim=-1, keepdim=True) == 1, jacobian)

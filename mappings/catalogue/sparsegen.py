@@ -7,12 +7,12 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import along, gather
+from mappings.compact import along, candidates, gather
 from mappings.gibbs import Slope
 from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import maximum, scaled
+from mappings.simplex import projection
 from mappings.solution import Solution
-from mappings.threshold import candidates, projection
 
 
 class Sparsegen(Mapping):

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import spread
+from mappings.compact import candidates, spread
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian
 from mappings.parameters import PerRow, Positive, Row
 from mappings.rows import maximum, row_sum, scaled
+from mappings.simplex import projection, projection_jacobian
 from mappings.solution import Solution
-from mappings.threshold import candidates, projection, projection_jacobian
 
 
 class Sparsehourglass(Mapping):

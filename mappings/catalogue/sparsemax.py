@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping
+from mappings.compact import candidates
+from mappings.entmax_roots import tsallis_potential
 from mappings.gibbs import Slope, inverse
 from mappings.parameters import Row
 from mappings.rows import maximum, scaled
+from mappings.simplex import projection
 from mappings.solution import Solution
-from mappings.threshold import candidates, projection, tsallis_potential
 
 
 class Sparsemax(Mapping):
