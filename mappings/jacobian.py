@@ -15,6 +15,9 @@ from mappings.compact import along
 from mappings.rows import column_sum, row_sum
 from mappings.support import Support
 
+THIN = 2
+"""Columns up to which the factors of a whole batch are multiplied out at once (a count)."""
+
 Form = Literal["dense", "support", "factors", "jvp", "vjp"]
 
 
@@ -55,14 +58,20 @@ class Jacobian:
 
     def dense(self, classes: int) -> Tensor:
         """All derivatives, (rows, classes, classes)."""
-        kept = torch.diag_embed(self.diagonal) - self.left.transpose(1, 2) @ self.right
-        if self.classes is None:
-            return kept
-        out = kept.new_zeros(kept.shape[0], classes, classes)
-        for places, values, whole in zip(self.classes, kept, out, strict=True):
-            ids = places[places >= 0]
-            whole[ids.unsqueeze(-1), ids] = values[: ids.numel(), : ids.numel()]
-        return out
+        if self.classes is None and self.left.shape[1] <= THIN:
+            whole = torch.diag_embed(self.diagonal)
+            for left, right in zip(self.left.unbind(1), self.right.unbind(1), strict=True):
+                whole -= left.unsqueeze(-1) * right.unsqueeze(-2)
+            return whole
+        whole = self.diagonal.new_zeros(self.diagonal.shape[0], classes, classes)
+        for row, out in enumerate(whole):
+            if self.classes is None:
+                out.copy_(self._among(row, slice(None)))
+            else:
+                known = self.classes[row] >= 0
+                ids = self.classes[row][known]
+                out[ids.unsqueeze(-1), ids] = self._among(row, known)
+        return whole
 
     def restricted(self, support: Support) -> Iterator[Tensor]:
         """The derivatives among each row's support, (size, size) in the support's order."""
@@ -71,8 +80,16 @@ class Jacobian:
             if self.classes is not None:
                 known = self.classes[row]
                 places = torch.searchsorted(known[known >= 0], places)
-            left, right = self.left[row][:, places], self.right[row][:, places]
-            yield torch.diag(self.diagonal[row][places]) - left.T @ right
+            yield self._among(row, places)
+
+    def _among(self, row: int, places: Tensor | slice) -> Tensor:
+        """The derivatives of one row among some kept classes.
+
+        A matrix product's bits depend on its shape: columns that are padding stay out of it.
+        """
+        columns = (self.left[row] != 0).any(dim=-1)
+        left, right = self.left[row][columns][:, places], self.right[row][columns][:, places]
+        return torch.diag(self.diagonal[row][places]) - left.T @ right
 
 
 def without_cancellation(weights: Tensor, pace: Tensor, classes: Tensor | None) -> Jacobian:
