@@ -47,7 +47,9 @@ def slopes(function: Callable[[Tensor], Tensor], at: Tensor, directions: Tensor)
     far_below, below, above, far_above = found.unbind(1)
     estimates = (8 * (above - below) - (far_above - far_below)) / (12 * steps.reshape(-1, 1, 1))
     rounding = ROUNDING / steps[1:].unsqueeze(-1)
-    errors, best = (estimates.diff(dim=0).abs().amax(dim=-1) + rounding).min(dim=0)
+    gaps = estimates.diff(dim=0).abs().amax(dim=-1) + rounding
+    # A wide step may reach where the function is infinite.
+    errors, best = torch.where(gaps.isnan(), torch.inf, gaps).min(dim=0)
     return Slopes(estimates[best + 1, torch.arange(count)], errors.unsqueeze(-1))
 
 
