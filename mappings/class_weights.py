@@ -7,7 +7,7 @@ import torch
 from pydantic import PlainValidator
 from torch import Tensor
 
-from mappings.parameters import NO_WEIGHT, PerClassMark
+from mappings.parameters import NO_WEIGHT, NonNegative, PerClassMark
 
 
 def _weights(value: object) -> Tensor:
@@ -42,7 +42,7 @@ def _stacked(value: object) -> Tensor:
 
 ClassWeights = Annotated[
     Tensor,
-    PlainValidator(_weights, json_schema_input_type=list[float] | list[list[float]]),
+    PlainValidator(_weights, json_schema_input_type=list[NonNegative] | list[list[NonNegative]]),
     PerClassMark(),
 ]
 """Nonnegative numbers, one a class, or rows × classes."""

@@ -102,7 +102,7 @@ def _steep(scores: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
     Σ (t^β + a_i)^{1/β} = 1 is convex and its slope lies between 1 and the support's size.
     """
     low = torch.zeros_like(beta)
-    width = row_sum((scores > -torch.inf).double())
+    width = (scores > -torch.inf).sum(dim=-1, keepdim=True).double()
     high = -torch.expm1(-beta * width.log()) / beta
     for _ in range(ITERATIONS):
         middle = low + (high - low) / 2
@@ -121,7 +121,7 @@ def _steep(scores: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
         support = support & ~out
 
     above = torch.where(support, beta * (scores - least), 0)
-    smallest = 1 / row_sum(support.double())
+    smallest = 1 / support.sum(dim=-1, keepdim=True).double()
     for _ in range(ITERATIONS):
         logs = torch.where(
             support, ((beta * smallest.log()).exp() + above).log() / beta, -torch.inf

@@ -154,8 +154,12 @@ def _check(
             raise error.inside("processors", place) from None
     if wanted.draws is not None:
         wanted.draws.check_rows(rows)
+    elif wanted.outputs & {"tokens", "token_log_probabilities"}:
+        raise InvalidParameter.at(("draws",), "tokens need draws: give samples and a seed")
     if wanted.targets is not None:
-        wanted.targets.check(widths)
+        wanted.targets.check(widths, classes)
+    elif wanted.outputs & {"loss", "gradient"}:
+        raise InvalidParameter.at(("targets",), "a loss needs targets: give one a row")
     form, vector = wanted.derivatives.form, wanted.derivatives.vector
     if "jacobian" not in wanted.outputs:
         return

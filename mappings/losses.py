@@ -34,19 +34,25 @@ class Targets:
     values: Tensor
     kind: Kind = "natural"
 
-    def check(self, lengths: Sequence[int]) -> None:
-        """Raises InvalidParameter for a target that does not fit its row."""
+    def check(self, lengths: Sequence[int], classes: int) -> None:
+        """Raises InvalidParameter for a target that does not fit its row.
+
+        Args:
+            lengths: the classes of each row.
+            classes: those of the longest, as wide as distributions must be.
+        """
         if self.values.shape[0] != len(lengths):
             message = f"there are {self.values.shape[0]} targets for {len(lengths)} rows"
             raise InvalidParameter.at(("targets",), message)
         if self.values.ndim == 1:
-            for row, (target, classes) in enumerate(
-                zip(self.values.tolist(), lengths, strict=True)
-            ):
-                if not 0 <= target < classes:
-                    message = f"row {row}: target {target} is not one of the {classes} classes"
+            for row, (target, width) in enumerate(zip(self.values.tolist(), lengths, strict=True)):
+                if not 0 <= target < width:
+                    message = f"row {row}: target {target} is not one of the {width} classes"
                     raise InvalidParameter.at(("targets", row), message)
             return
+        if self.values.shape[1] != classes:
+            message = f"target distributions have {self.values.shape[1]} of {classes} classes"
+            raise InvalidParameter.at(("targets",), f"{message}; give every class its share")
         off = ~((self.values.double().sum(-1) - 1).abs() <= MASS_TOLERANCE)
         for row in (off | (self.values < 0).any(-1)).nonzero().flatten().tolist()[:1]:
             message = f"the target distribution of row {row} must be at least 0 and sum to 1"
@@ -98,7 +104,7 @@ def loss(
 
 def _accuracy(solution: Solution, target: Tensor) -> Loss:
     masses = spread(solution.probabilities, solution.classes, target.shape[-1], 0.0)
-    return Loss(-row_sum(masses * target), lambda: _pulled(solution, -target))
+    return Loss(0 - row_sum(masses * target), lambda: _pulled(solution, -target))
 
 
 def _stop_gradient(solution: Solution, logits: Tensor, target: Tensor) -> Loss:
@@ -124,7 +130,7 @@ def _fenchel_young(solution: Solution, logits: Tensor, temperature: Tensor, targ
 
 def _negative_log(solution: Solution, target: Tensor) -> Loss:
     logs = spread(solution.log_probabilities(), solution.classes, target.shape[-1], -torch.inf)
-    value = -row_sum(torch.where(target > 0, target * logs, 0))
+    value = 0 - row_sum(torch.where(target > 0, target * logs, 0))
 
     def gradient() -> Tensor:
         kept = along(target, solution.classes)

@@ -57,6 +57,11 @@ Row = dict[str, Tensor]
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
+PositiveTemperature = Annotated[
+    PerRow[Positive],
+    Field(description="Divides the logits (dimensionless); above 0, since shifts matter."),
+]
+"""The temperature of a mapping that is not shift-invariant and has no limit at 0."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1 << 53)]
 ClassId = Annotated[int, Field(ge=0, lt=1 << 53)]

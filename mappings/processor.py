@@ -45,34 +45,30 @@ class Shares:
 
     Attributes:
         scores: (rows, classes) x − max x in float64, −inf where masked.
+        masses: (rows, classes) e^score, 1 at the maximum.
         total: (rows, 1) Σ e^score, at least 1.
     """
 
     scores: Tensor
+    masses: Tensor
     total: Tensor
 
-    @property
-    def probabilities(self) -> Tensor:
-        """(rows, classes)."""
-        return exponential(self.scores) / self.total
-
-    @property
     def surprisals(self) -> Tensor:
-        """(rows, classes) −log p in nats, +inf where masked."""
+        """Computes −log p, (rows, classes) in nats, +inf where masked."""
         return self.total.log() - self.scores
 
-    @property
     def entropy(self) -> Tensor:
-        """(rows, 1) in nats; a class of probability 0 adds nothing."""
-        masses = self.probabilities
-        return row_sum(torch.where(masses > 0, masses * self.surprisals, 0))
+        """Computes the entropy, (rows, 1) in nats; a class of probability 0 adds nothing."""
+        terms = torch.where(self.masses > 0, self.masses * self.surprisals(), 0)
+        return row_sum(terms) / self.total
 
 
 def shares(logits: Tensor) -> Shares:
     """Softmax of each row, in float64."""
     top = maximum(logits)
     scores = scaled(logits, top, torch.ones_like(top, dtype=torch.float64))
-    return Shares(scores, row_sum(exponential(scores)))
+    masses = exponential(scores)
+    return Shares(scores, masses, row_sum(masses))
 
 
 def masked(logits: Tensor, keep: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from torch import Tensor
 from mappings.errors import InvalidParameter
 from mappings.parameters import Parameters, PerRow, Row, Seed
 from mappings.philox import DRAW_STREAM, ORDER_STREAM, uniforms, uniforms_at
-from mappings.rows import row_sum
 
 MAX_SAMPLES = 1 << 20
 """Tokens that can be drawn from one row (a count)."""
@@ -72,5 +71,5 @@ def _inverted(masses: Tensor, chances: Tensor) -> Tensor:
     aims = chances * cumulative[:, -1:]
     found = torch.searchsorted(cumulative, aims, right=True)
     # Rounding can put an aim at the very top: the last class above 0 is meant.
-    last = row_sum((cumulative < cumulative[:, -1:]).double()).long()
+    last = (cumulative < cumulative[:, -1:]).sum(dim=-1, keepdim=True)
     return torch.minimum(found, last)

@@ -26,7 +26,7 @@ def simplex_threshold(scores: Tensor) -> Tensor:
     threshold = torch.zeros_like(scores[:, :1])
     for _ in range(STEPS):
         inside = raised > threshold
-        count = row_sum(inside.double())
+        count = inside.sum(dim=-1, keepdim=True).double()
         total = row_sum(torch.where(inside, raised, 0))
         following = (total - 1) / count
         climbs = following > threshold
@@ -66,7 +66,7 @@ def projection_jacobian(inside: Tensor, slope: Slope, classes: Tensor | None) ->
         slope: the scores' derivative by the logits.
         classes: (rows, kept) class ids, or None for all in order.
     """
-    size = row_sum(inside.double())
+    size = inside.sum(dim=-1, keepdim=True).double()
     diagonal = torch.where(inside, slope.own, 0)
     left, right = [inside / size], [diagonal]
     if slope.shared is not None and slope.moving is not None:

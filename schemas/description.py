@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -97,11 +98,13 @@ class ProcessorList(BaseModel):
     processors: list[ProcessorDescription]
 
 
+@cache
 def describe_all() -> MappingList:
     """Every registered mapping."""
     return MappingList(mappings=[describe(mapping) for mapping in MAPPINGS.values()])
 
 
+@cache
 def describe_all_processors() -> ProcessorList:
     """Every registered logits processor."""
     return ProcessorList(processors=[describe_processor(one) for one in PROCESSORS.values()])

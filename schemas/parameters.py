@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mappings.base import Mapping
-from mappings.errors import InvalidParameter, Problem
+from mappings.errors import InvalidParameter
 from mappings.parameters import Parameters
 from mappings.processor import Processor
 from mappings.registry import registered
@@ -115,8 +115,7 @@ def read_parameters(
         if isinstance(parameters, Mapping | Processor):
             parameters.check_classes(widths)
     except InvalidParameter as error:
-        moved = tuple(Problem((*loc, *entry.loc), entry.message) for entry in error.problems)
-        raise InvalidParameter(error.detail, moved) from None
+        raise error.inside(*loc) from None
     return parameters
 
 

@@ -78,7 +78,7 @@ def _check(request: Request, widths: Sequence[int]) -> None:
         request.draws().check_rows(len(widths))
     targets, asked = request.aims(), request.jacobian
     if targets is not None:
-        targets.check(widths)
+        targets.check(widths, max(widths, default=1))
     if asked is not None and asked.form in ("jvp", "vjp") and asked.vector is None:
         message = f"jacobian.vector is missing; {asked.form} needs one, rows × classes"
         raise InvalidRequest.at(("jacobian", "vector"), message)

@@ -88,6 +88,7 @@ class MapRequest(Request):
     """What /v1/map computes of the logits."""
 
     outputs: Annotated[list[MapOutput], Field(min_length=1)] = ["probabilities"]
+    """What to answer."""
 
 
 class SampleRequest(Request):
@@ -97,6 +98,7 @@ class SampleRequest(Request):
         "tokens",
         "token_log_probabilities",
     ]
+    """What to answer."""
     samples: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
     """Tokens drawn from each row (a count)."""
     seed: PerRow[Seed] | None = None
@@ -115,6 +117,7 @@ class LossRequest(Request):
     """What /v1/loss computes of the logits."""
 
     outputs: Annotated[list[LossOutput], Field(min_length=1)] = ["loss", "gradient"]
+    """What to answer."""
     targets: Annotated[Tensor, Rows]
     """Class ids, one a row, or rows × classes distributions."""
     kind: Kind = "natural"

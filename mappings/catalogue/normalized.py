@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
-from mappings.parameters import PerRow, Positive, Row
+from mappings.parameters import PositiveTemperature, Row
 from mappings.rows import exponential, maximum, scaled
 from mappings.solution import Solution
 
@@ -24,8 +24,7 @@ class Normalized(Mapping):
     """
 
     name: Literal["normalized"] = "normalized"
-    temperature: PerRow[Positive] = 1.0
-    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    temperature: PositiveTemperature = 1.0
     function: Literal["sigmoid", "softplus", "square"] = "sigmoid"
     """The function whose values are normalized."""
 

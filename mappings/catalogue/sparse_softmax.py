@@ -10,7 +10,7 @@ from mappings.base import Mapping
 from mappings.compact import gather
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.parameters import Count, Fraction, PerRow, Row
-from mappings.rows import maximum, row_sum, scaled
+from mappings.rows import exponential, maximum, row_sum, scaled
 from mappings.selection import Ties, largest, nucleus
 from mappings.solution import Solution
 
@@ -37,7 +37,6 @@ class SparseSoftmax(Mapping):
     """What happens to classes equal to the last one kept."""
 
     sparse = True
-    monotone = True
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top, temperature = maximum(logits), row["temperature"]
@@ -55,4 +54,4 @@ class SparseSoftmax(Mapping):
             values, classes = narrowed.values, torch.where(narrowed.classes < 0, -1, listed)
         scores = scaled(values, top, temperature)
         solution = gibbs(scores, slope, classes=classes, offset=offset)
-        return replace(solution, potential=lambda: row_sum(scores.exp()).log())
+        return replace(solution, potential=lambda: row_sum(exponential(scores)).log())

@@ -9,7 +9,7 @@ from torch import Tensor
 from mappings.base import Mapping
 from mappings.compact import along, candidates, gather
 from mappings.gibbs import Slope
-from mappings.parameters import PerRow, Positive, Row
+from mappings.parameters import PerRow, PositiveTemperature, Row
 from mappings.rows import maximum, scaled
 from mappings.simplex import projection
 from mappings.solution import Solution
@@ -28,8 +28,7 @@ class Sparsegen(Mapping):
     """
 
     name: Literal["sparsegen"] = "sparsegen"
-    temperature: PerRow[Positive] = 1.0
-    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    temperature: PositiveTemperature = 1.0
     g: Literal["linear", "exp", "square"] = "linear"
     """What is done to each z before the projection."""
     lam: PerRow[Annotated[float, Field(lt=1)]] = 0.0

@@ -10,7 +10,7 @@ from mappings.base import Mapping
 from mappings.compact import candidates, spread
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian
-from mappings.parameters import PerRow, Positive, Row
+from mappings.parameters import PerRow, Positive, PositiveTemperature, Row
 from mappings.rows import maximum, row_sum, scaled
 from mappings.simplex import projection, projection_jacobian
 from mappings.solution import Solution
@@ -29,8 +29,7 @@ class Sparsehourglass(Mapping):
     """
 
     name: Literal["sparsehourglass"] = "sparsehourglass"
-    temperature: PerRow[Positive] = 1.0
-    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    temperature: PositiveTemperature = 1.0
     q: PerRow[Positive] = 1.0
     """The weight of shift invariance against scale invariance (dimensionless)."""
 
@@ -42,7 +41,7 @@ class Sparsehourglass(Mapping):
         masked = logits == -torch.inf
         values = torch.where(masked, 0, logits).double()
         total = row_sum(values)
-        weight = row_sum((~masked).double()) * row["q"]
+        weight = (~masked).sum(dim=-1, keepdim=True) * row["q"]
         # (x − max x)/width is the difference of the scaled z; T is in it already.
         width = (total.abs() + weight * row["temperature"]) / (1 + weight)
         kept = candidates(logits, top, width)

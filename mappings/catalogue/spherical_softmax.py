@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
-from mappings.parameters import NonNegative, PerRow, Positive, Row
+from mappings.parameters import NonNegative, PerRow, PositiveTemperature, Row
 from mappings.solution import Solution
 
 
@@ -23,8 +23,7 @@ class SphericalSoftmax(Mapping):
     """
 
     name: Literal["spherical_softmax"] = "spherical_softmax"
-    temperature: PerRow[Positive] = 1.0
-    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    temperature: PositiveTemperature = 1.0
     epsilon: PerRow[NonNegative] = 0.0
     """Added to every square (dimensionless)."""
 

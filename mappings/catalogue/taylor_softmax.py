@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mappings.base import Mapping
 from mappings.gibbs import Slope, gibbs
-from mappings.parameters import PerRow, Positive, Row
+from mappings.parameters import PositiveTemperature, Row
 from mappings.solution import Solution
 
 
@@ -25,8 +25,7 @@ class TaylorSoftmax(Mapping):
     """
 
     name: Literal["taylor_softmax"] = "taylor_softmax"
-    temperature: PerRow[Positive] = 1.0
-    """Divides the logits (dimensionless); above 0, since shifts matter."""
+    temperature: PositiveTemperature = 1.0
     order: Annotated[int, Field(ge=2, le=16, multiple_of=2)] = 2
     """The polynomial's degree (a count, even)."""
 

@@ -23,5 +23,6 @@ class Epsilon(Processor):
     """The smallest probability kept."""
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        keep = shares(logits).probabilities >= row["cutoff"]
+        given = shares(logits)
+        keep = given.masses / given.total >= row["cutoff"]
         return masked(logits, or_argmax(keep, logits))

@@ -25,5 +25,5 @@ class Eta(Processor):
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
         given = shares(logits)
-        bar = torch.minimum(row["cutoff"], row["cutoff"].sqrt() * (-given.entropy).exp())
-        return masked(logits, or_argmax(given.probabilities >= bar, logits))
+        bar = torch.minimum(row["cutoff"], row["cutoff"].sqrt() * (-given.entropy()).exp())
+        return masked(logits, or_argmax(given.masses / given.total >= bar, logits))

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from mappings.parameters import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
-from mappings.rows import exponential
 
 
 class MinP(Processor):
@@ -23,4 +22,4 @@ class MinP(Processor):
     """The share of the largest probability (dimensionless)."""
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        return masked(logits, exponential(shares(logits).scores) >= row["ratio"])
+        return masked(logits, shares(logits).masses >= row["ratio"])

@@ -21,5 +21,6 @@ class PLess(Processor):
     name: Literal["p_less"] = "p_less"
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        masses = shares(logits).probabilities
+        given = shares(logits)
+        masses = given.masses / given.total
         return masked(logits, masses >= row_sum(masses.square()) * (1 - 1e-6))

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from mappings.parameters import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
-from mappings.rows import exponential
 
 
 class TopA(Processor):
@@ -24,4 +23,4 @@ class TopA(Processor):
     def apply(self, logits: Tensor, row: Row) -> Tensor:
         given = shares(logits)
         # The largest probability is 1/Σ, so its square is taken off both sides.
-        return masked(logits, exponential(given.scores) * given.total >= row["a"])
+        return masked(logits, given.masses * given.total >= row["a"])

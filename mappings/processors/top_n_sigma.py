@@ -27,7 +27,7 @@ class TopNSigma(Processor):
         present, top = logits > -torch.inf, maximum(logits).double()
         # Relative to the maximum, so that a large common shift costs no digits.
         below = torch.where(present, logits.double() - top, 0)
-        count = row_sum(present.double())
+        count = present.sum(dim=-1, keepdim=True).double()
         spread = torch.where(present, below - row_sum(below) / count, 0)
         sigma = (row_sum(spread.square()) / count).sqrt()
         reach = torch.where(row["n"] == 0, 0, row["n"] * sigma)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mappings.parameters import Fraction, PerRow, Row
 from mappings.processor import Processor, masked, shares
-from mappings.selection import Ties, nucleus
+from mappings.selection import Ties, shortest_prefix
 
 
 class TopP(Processor):
@@ -28,5 +28,6 @@ class TopP(Processor):
     """What happens to classes equal to the last one kept."""
 
     def apply(self, logits: Tensor, row: Row) -> Tensor:
-        scores = shares(logits).scores
-        return masked(logits, nucleus(scores, row["p"], self.ties))
+        given = shares(logits)
+        keep = shortest_prefix(-given.scores, given.masses, row["p"], self.ties)
+        return masked(logits, keep)

@@ -28,6 +28,6 @@ class Typical(Processor):
     def apply(self, logits: Tensor, row: Row) -> Tensor:
         given = shares(logits)
         present = logits > -torch.inf
-        distance = torch.where(present, (given.surprisals - given.entropy).abs(), torch.inf)
-        keep = shortest_prefix(distance, given.probabilities, row["mass"], "first")
+        distance = torch.where(present, (given.surprisals() - given.entropy()).abs(), torch.inf)
+        keep = shortest_prefix(distance, given.masses / given.total, row["mass"], "first")
         return masked(logits, keep)
