@@ -20,6 +20,7 @@ from schemas.request import Dtype, MapRequest
 from service.engine.engine import devices
 from service.engine.engine import run as evaluate_job
 from service.engine.job import Job
+from service.errors import MalformedBody
 from service.files import write_json, write_npz
 from service.settings import Settings
 from service.tables import print_tables
@@ -42,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("--mapping", metavar="NAME", help=f"one of {', '.join(MAPPINGS)} [softmax]")
+    add(
+        "--processors",
+        metavar="JSON",
+        help='steps before the mapping, in order: [{"name": "top_k", "k": 50}, "p_less"]',
+    )
     add("--input", metavar="FILE", help="logits from .npy, or logits or a request from .json")
     add("--output", metavar="FILE", help="write the answer to .npz or .json, or - for JSON here")
     add(
@@ -124,6 +130,11 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         for name in ("mapping", "support_limit", "invalid_rows", "dtype")
         if (value := getattr(given, name)) is not None
     }
+    if given.processors is not None:
+        try:
+            options["processors"] = parse(bytearray(given.processors.encode()), _settings())
+        except MalformedBody:
+            raise ValueError("--processors should be JSON: a list of names or objects") from None
     if given.outputs is not None:
         options["outputs"] = [name.strip() for name in given.outputs.split(",")]
     for name, value in vars(given).items():

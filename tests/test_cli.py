@@ -175,6 +175,9 @@ def test_rows_without_an_answer_are_reported(
         (["map", "--input", "logits.csv"], 2, ".npy or .json"),
         (["map", "1", "--output", "answer.csv"], 2, ".npz or .json"),
         (["map", "null"], 2, "no unmasked class"),
+        (["map", "1", "--processors", "{"], 2, "--processors should be JSON"),
+        (["map", "1", "--processors", '[{"name": "top_k", "k": 0}]'], 2, "processors[0].k"),
+        (["map", "1", "--processors", '["tpo_k"]'], 2, "processors[0]"),
         (["map", "1", "--device", "cuda:99"], 2, "cuda:99"),
         (["map", "1", "--device", "abacus"], 2, "abacus"),
         (["serve", "--port", "high"], 2, "--port (PROBMAP_PORT)"),
@@ -216,3 +219,9 @@ def test_every_setting_is_a_flag_and_a_variable_with_its_default(succeeded: Succ
         assert f"[{field.default}; PROBMAP_{name.upper()}]" in shown
         assert field.description
         assert " ".join(field.description.split()) in shown
+
+
+def test_processors_come_before_the_mapping(probmap: Probmap) -> None:
+    run = probmap("map", "--processors", '[{"name": "top_k", "k": 1}]', "--output", "-", "1", "3")
+    assert run.code == 0, run.err
+    assert json.loads(run.out)["probabilities"] == [[0.0, 1.0]]
