@@ -127,12 +127,9 @@ class Answer:
     def _drawn(self, chunk: Chunk, masses: Tensor, logs: Tensor) -> Tensor:
         draws = self.wanted.draws
         assert draws is not None
-        if chunk.bad:
-            # Nothing can be drawn from a row without an answer; its tokens are blanked later.
-            masses = masses.index_fill(0, torch.tensor(chunk.bad, device=masses.device), 1)
         rows = masses.shape[0]
         row = draws.take(chunk.start, chunk.start + rows).bind(rows, masses.device)
-        return draws.draw(masses, logs, chunk.solution.classes, row, chunk.start)
+        return draws.draw(masses, logs, chunk.solution.classes, row, chunk.start, chunk.bad)
 
     def _add_loss(self, chunk: Chunk) -> None:
         targets = self.wanted.targets

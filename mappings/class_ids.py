@@ -18,7 +18,10 @@ def _one_or_rows(value: object) -> str:
 
 
 Lists = Annotated[
-    Annotated[list[T], Tag("one")] | Annotated[list[list[T]], Tag("rows")],
+    Annotated[list[T], Field(fail_fast=True), Tag("one")]
+    | Annotated[
+        list[Annotated[list[T], Field(fail_fast=True)]], Field(fail_fast=True), Tag("rows")
+    ],
     Discriminator(_one_or_rows),
 ]
 ClassIds = Annotated[Lists[ClassId], PerRowListMark(-1)]

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from mappings.rows import exponential, row_sum
 
+SOFTMAX_LIMIT = 1e-100
+"""Stands for β = 0, where e_β is the exponential (dimensionless)."""
+
 ITERATIONS = 200
 """A bound that no row reaches (a count): about 10 Newton steps or 60 halvings are usual."""
 
@@ -51,7 +54,7 @@ def entmax_roots(scores: Tensor, beta: Tensor) -> Roots:
 
     Args:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
-        beta: (rows, 1) float64 in [−0.9, 15], not 0 (1e-100 stands for the limit).
+        beta: (rows, 1) float64 in [−0.9, 15], not 0 (`SOFTMAX_LIMIT` stands for it).
     """
     steep = (beta > 1).squeeze(-1)
     logs, shift = torch.empty_like(scores), torch.empty_like(beta)
@@ -63,7 +66,9 @@ def entmax_roots(scores: Tensor, beta: Tensor) -> Roots:
 
 def _log_exponential(differences: Tensor, beta: Tensor) -> Tensor:
     """The logarithm of e_β(d), −inf where 1 + βd ≤ 0."""
-    return torch.log1p((beta * differences).clamp_(min=-1.0)).div_(beta)
+    logs = torch.log1p((beta * differences).clamp_(min=-1.0)).div_(beta)
+    limit = beta == SOFTMAX_LIMIT
+    return torch.where(limit, differences, logs) if bool(limit.any()) else logs
 
 
 def _gentle(scores: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,7 +95,7 @@ def _near_one(logs: Tensor) -> Tensor:
     """
     place = logs.argmax(dim=-1, keepdim=True)
     others = row_sum(exponential(logs.scatter(-1, place, -torch.inf)))
-    largest = torch.where(others < 0.1, torch.log1p(-others), logs.gather(-1, place))
+    largest = torch.where(others < 0.1, torch.log1p(0 - others), logs.gather(-1, place))
     return logs.scatter(-1, place, largest)
 
 

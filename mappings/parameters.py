@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic.fields import FieldInfo
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from mappings.errors import InvalidParameter
 
@@ -42,7 +43,7 @@ def _listed(value: Any) -> Any:
 
 
 PerRow = Annotated[
-    Annotated[T, Tag("one")] | Annotated[list[T], Tag("rows")],
+    Annotated[T, Tag("one")] | Annotated[list[T], Field(fail_fast=True), Tag("rows")],
     Discriminator(_one_or_rows),
     PerRowMark(),
     BeforeValidator(_listed),
@@ -186,9 +187,9 @@ def _column(value: float | list[float]) -> Tensor:
 
 def _padded(lists: list[Any], padding: float) -> Tensor:
     lines = lists if lists and isinstance(lists[0], list) else [lists]
-    width = max(len(line) for line in lines)
     dtype = torch.int64 if isinstance(padding, int) else torch.float64
-    return torch.tensor([line + [padding] * (width - len(line)) for line in lines], dtype=dtype)
+    tensors = [torch.tensor(line, dtype=dtype) for line in lines]
+    return pad_sequence(tensors, batch_first=True, padding_value=padding)
 
 
 def joined(parts: Sequence[tuple[Parameters, int]]) -> Parameters:

@@ -5,11 +5,13 @@ retry. torch.multinomial is not used: it stops at 2^24 classes, can draw a class
 and cannot be seeded by row.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mappings.errors import InvalidParameter
 from mappings.parameters import Parameters, PerRow, Row, Seed
@@ -30,7 +32,13 @@ class Draws(Parameters):
     """Whether a class can be drawn again."""
 
     def draw(
-        self, masses: Tensor, logs: Tensor, classes: Tensor | None, row: Row, first: int
+        self,
+        masses: Tensor,
+        logs: Tensor,
+        classes: Tensor | None,
+        row: Row,
+        first: int,
+        bad: Sequence[int] = (),
     ) -> Tensor:
         """Places (rows, samples) of the drawn classes among the kept ones.
 
@@ -40,10 +48,12 @@ class Draws(Parameters):
             classes: (rows, kept) class ids, ascending, −1 where padded; None: all in order.
             row: these parameters, bound to the rows.
             first: the place of the first row in its batch, for messages.
+            bad: rows without an answer; what is drawn from them means nothing.
         """
         if self.replacement:
             return _inverted(masses, uniforms(row["seed"], self.samples, DRAW_STREAM))
         available = (masses > 0).sum(dim=-1)
+        available[list(bad)] = self.samples
         for place in (available < self.samples).nonzero().flatten().tolist()[:1]:
             message = (
                 f"the support of row {first + place} has size {int(available[place])}, less than "
@@ -61,7 +71,10 @@ class Draws(Parameters):
         else:
             chances = uniforms_at(seed, classes.clamp_min(0), ORDER_STREAM)
         keys = logs - chances.log().neg().log()
-        return torch.where(masses > 0, keys, -torch.inf).topk(self.samples, dim=-1).indices
+        keys = torch.where(masses > 0, keys, -torch.inf)
+        # Rows without an answer can be narrower than the draw.
+        wide = pad(keys, (0, max(0, self.samples - keys.shape[-1])), value=-torch.inf)
+        return wide.topk(self.samples, dim=-1).indices.clamp(max=keys.shape[-1] - 1)
 
 
 def _inverted(masses: Tensor, chances: Tensor) -> Tensor:

@@ -29,8 +29,8 @@ from schemas.errors import (
 
 P = TypeVar("P", bound=Parameters)
 
-MAX_LISTED = 1 << 21
-"""The most numbers in one list of class ids and the like (a count): they are Python's own."""
+MAX_LISTED = 1 << 20
+"""The most numbers in the lists of one field, each row counted as long as the longest."""
 
 ALIASES = {"α": "alpha", "λ": "lam", "lambda": "lam", "ε": "epsilon", "τ": "temperature"}
 """Other names under which a field is found, where the mapping has that field."""
@@ -136,8 +136,10 @@ def _convert_arrays(model: type[Parameters], named: dict[str, Any], loc: Loc, ro
         arrays: list[NDArray[Any]] = [value] if isinstance(value, np.ndarray) else []
         if _is_rows(value):
             arrays = value
-        if sum(len(array) for array in arrays) > MAX_LISTED:
-            message = f"{path(where)} has more than {MAX_LISTED:,} numbers; give fewer"
+        longest = max((len(array) for array in arrays), default=0)
+        if len(arrays) * longest > MAX_LISTED:
+            size = f"{len(arrays):,} rows × {longest:,} numbers"
+            message = f"{path(where)} has {size}, more than {MAX_LISTED:,}; give fewer"
             raise InvalidParameter.at(where, message)
         lists = [array.tolist() for array in arrays]
         if lists:

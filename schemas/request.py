@@ -87,14 +87,14 @@ class Request(BaseModel):
 class MapRequest(Request):
     """What /v1/map computes of the logits."""
 
-    outputs: Annotated[list[MapOutput], Field(min_length=1)] = ["probabilities"]
+    outputs: Annotated[list[MapOutput], Field(min_length=1, fail_fast=True)] = ["probabilities"]
     """What to answer."""
 
 
 class SampleRequest(Request):
     """What /v1/sample computes of the logits."""
 
-    outputs: Annotated[list[SampleOutput], Field(min_length=1)] = [
+    outputs: Annotated[list[SampleOutput], Field(min_length=1, fail_fast=True)] = [
         "tokens",
         "token_log_probabilities",
     ]
@@ -116,7 +116,7 @@ class SampleRequest(Request):
 class LossRequest(Request):
     """What /v1/loss computes of the logits."""
 
-    outputs: Annotated[list[LossOutput], Field(min_length=1)] = ["loss", "gradient"]
+    outputs: Annotated[list[LossOutput], Field(min_length=1, fail_fast=True)] = ["loss", "gradient"]
     """What to answer."""
     targets: Annotated[Tensor, Rows]
     """Class ids, one a row, or rows × classes distributions."""

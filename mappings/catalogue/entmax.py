@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mappings.base import Mapping
 from mappings.compact import candidates
-from mappings.entmax_roots import entmax_roots, tsallis_potential
+from mappings.entmax_roots import SOFTMAX_LIMIT, entmax_roots, tsallis_potential
 from mappings.gibbs import inverse
 from mappings.jacobian import Jacobian, without_cancellation
 from mappings.parameters import PerRow, Row
@@ -17,9 +17,6 @@ from mappings.solution import Solution
 
 SOFTMAX_WIDTH = 1e-6 * (1 + 1e-9)
 """|α − 1| up to which entmax is softmax (dimensionless)."""
-
-LIMIT = 1e-100
-"""Stands for β = 0: log1p(βd)/β is then d to the last digit."""
 
 
 class Entmax(Mapping):
@@ -42,14 +39,15 @@ class Entmax(Mapping):
     def solve(self, logits: Tensor, row: Row) -> Solution:
         temperature = row["temperature"]
         beta = row["alpha"] - 1
-        beta = torch.where(beta.abs() <= SOFTMAX_WIDTH, LIMIT, beta)
+        beta = torch.where(beta.abs() <= SOFTMAX_WIDTH, SOFTMAX_LIMIT, beta)
         top = maximum(logits)
-        reach = torch.where(beta > LIMIT, temperature / beta, torch.inf)
+        reach = torch.where(beta > SOFTMAX_LIMIT, temperature / beta, torch.inf)
         kept = candidates(logits, top, reach)
         scores = scaled(kept.values, top, temperature)
         roots = entmax_roots(scores, beta)
         peak = top.double() / temperature
-        normalizer = torch.where(beta == LIMIT, peak + roots.shift, beta * (peak + roots.shift) - 1)
+        level = peak + roots.shift
+        normalizer = torch.where(beta == SOFTMAX_LIMIT, level, beta * level - 1)
         masses, logs = roots.probabilities, roots.log_probabilities
 
         def weights() -> Tensor:

@@ -43,7 +43,9 @@ class Sparsehourglass(Mapping):
         total = row_sum(values)
         weight = (~masked).sum(dim=-1, keepdim=True) * row["q"]
         # (x − max x)/width is the difference of the scaled z; T is in it already.
-        width = (total.abs() + weight * row["temperature"]) / (1 + weight)
+        # Written so that neither a large nor a small weight overflows.
+        share = torch.where(weight > 1, 1 / (1 + 1 / weight), weight / (1 + weight))
+        width = total.abs() / (1 + weight) + share * row["temperature"]
         kept = candidates(logits, top, width)
         solution = projection(scaled(kept.values, top, width), Slope(1 / width), kept.classes)
 

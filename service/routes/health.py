@@ -10,6 +10,7 @@ from service.runtime import runtime_of
 router = APIRouter(tags=["health"])
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 @router.get("/v2/health/live")
 async def live() -> Response:

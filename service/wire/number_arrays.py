@@ -31,6 +31,9 @@ PIECE_BYTES = 256 << 10
 REST_BYTES = 2 << 20
 """The most that may be left of a body without its long number arrays (bytes)."""
 
+MAX_LIFTED = 256
+"""The most arrays lifted out of one body (a count): more than any request has fields."""
+
 _MALFORMED = "the body is not valid JSON"
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -102,6 +105,8 @@ class _Lifter:
         """Lifts the long arrays of a stretch of the body without quotes and braces."""
         start = self.body.find(b"[", at, stop)
         while start >= 0 and stop - start >= LONG_BYTES:
+            if len(self.lifted) == MAX_LIFTED:
+                raise TooLarge(f"the body has more than {MAX_LIFTED} arrays of numbers")
             numbers, after = self._read(start, stop)
             placeholder = f"{self.token}:{len(self.lifted)}"
             self.lifted[placeholder] = numbers

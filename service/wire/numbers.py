@@ -158,11 +158,12 @@ def numbers(value: object, loc: Loc, settings: Settings) -> Numbers:
 
 def joined(parts: Sequence[Array]) -> Array:
     """One array of several: integers where all are, and exactly."""
+    parts = [part for part in parts if part.size]
     if not parts:
         return np.zeros(0)
     if len(parts) == 1:
         return parts[0]
-    kinds = {part.dtype for part in parts if part.size}
+    kinds = {part.dtype for part in parts}
     if kinds == {np.dtype(np.int64), np.dtype(np.uint64)}:
         signed = [part for part in parts if part.dtype == np.int64]
         unsigned = all(part.min(initial=0) >= 0 for part in signed)
