@@ -30,7 +30,8 @@ serve: setup ## Starts the server on http://127.0.0.1:8000, on the best device t
 	$(BIN)/probmap serve $(ARGS)
 
 test: setup ## Runs the whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not alone" $(ARGS)
+	$(BIN)/python -m pytest -m alone $(ARGS) || test $$? -eq 5 # 5: ARGS left none of these
 
 check: setup ## Checks format, lint and types
 	$(BIN)/ruff format --check .

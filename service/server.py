@@ -24,7 +24,12 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts listening, then prints the banner."""
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            # uvicorn has said why it cannot listen; this says what to do.
+            print("probmap serve: --port (or PROBMAP_PORT) chooses another port", file=sys.stderr)
+            raise
         if self.started and self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
             print_banner(f"http://{f'[{host}]' if ':' in host else host}:{port}", self.device)
@@ -68,6 +73,7 @@ def print_banner(address: str, device: str) -> None:
     lines = {
         "address": address,
         "docs": f"{address}/docs",
+        "playground": f"{address}/ (tries requests in the browser)",
         "device": device,
         "mappings": f"{len(MAPPINGS)}, listed at {address}/v1/mappings",
         "try": f"curl {address}/v1/map -H 'Content-Type: application/json'"
@@ -76,7 +82,7 @@ def print_banner(address: str, device: str) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"[bold]probmap {release()}[/bold]")
     for name, value in lines.items():
-        console.print(f"  [dim]{name:<9}[/dim] ", end="")
+        console.print(f"  [dim]{name:<10}[/dim] ", end="")
         console.print(value, markup=False)
 
 

@@ -9,8 +9,11 @@ from typing import Any
 import httpx
 import numpy as np
 import orjson
+import pytest
 
 from server import shared_server
+
+pytestmark = pytest.mark.alone
 
 PROBE_SECONDS = 0.1
 

@@ -1,4 +1,4 @@
-"""POST /v1/loss computes what API.md promises, over a real socket."""
+"""POST /v1/loss computes what the contract promises, over a real socket."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""POST /v1/map answers what API.md promises, over a real socket."""
+"""POST /v1/map answers what the contract promises, over a real socket."""
 
 import math
 from typing import Any

@@ -306,9 +306,9 @@ MOVING = [c for c in CASES if c not in FROZEN and not c.parameters.get("hard")]
 @pytest.mark.parametrize("kind", ["natural", "accuracy"])
 def test_the_gradient_agrees_with_differences(case: Case, kind: Kind) -> None:
     # Each loss of perturb_max costs 128 times what the others do.
-    few = slice(1, 2) if case.name == "perturb_max" else slice(None)
-    for row in rows_of(case, 6, seed=3)[few]:
-        for target in targets_of(case, row, kind)[few]:
+    values = rows_of(case, 6, seed=3)[1 : 2 if case.name == "perturb_max" else 3]
+    for place, row in enumerate(values):
+        for target in targets_of(case, row, kind)[1 - place :: 2]:
             assert_gradient(row, case.mapping(6), target, kind)
 
 
@@ -430,7 +430,7 @@ def test_adding_a_constant_changes_no_loss(case: Case, shift: float) -> None:
 @each_case
 @each_kind
 def test_a_loss_has_the_same_bits_in_any_batch(case: Case, kind: Kind) -> None:
-    classes = 130 if case.name == "perturb_max" else 1000
+    classes = 40 if case.name == "perturb_max" else 300
     mapping = case.mapping(classes)
     mates = [c.mapping(classes) for c in CASES if c.name == case.name]
     mates = [mate for mate in mates if mate.batch_key() == mapping.batch_key()]

@@ -330,7 +330,7 @@ def test_asking_for_more_than_the_support_names_the_row() -> None:
         {"name": "softmax"},
         {"name": "sparse_softmax", "k": 4},
         {"name": "entmax", "temperature": 2.0},
-        {"name": "perturb_max", "noise": "logistic"},
+        {"name": "t_softmax", "t": 3.0},
     ],
     ids=lambda r: r["name"],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, RedirectResponse
 
 from service.errors import NotFound
 
@@ -16,6 +16,12 @@ ASSETS = {
     "swagger-ui.css": "text/css",
     "favicon.png": "image/png",
 }
+
+
+@router.get("/")
+async def playground(request: Request) -> Response:
+    """Leads to where requests can be tried in a browser."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 @router.get("/docs")
