@@ -8,9 +8,8 @@ def main() -> int:
     try:
         from service import cli
     except ModuleNotFoundError as missing:
-        print(
-            f"probmap: this command needs {missing.name}; pip install 'probmap[server]'",
-            file=sys.stderr,
+        sys.stderr.write(
+            f"probmap: this command needs {missing.name}; pip install 'probmap[server]'\n"
         )
         return 2
     return cli.main()

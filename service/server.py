@@ -28,7 +28,7 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         except SystemExit:
             # uvicorn has said why it cannot listen; this says what to do.
-            print("probmap serve: --port (or PROBMAP_PORT) chooses another port", file=sys.stderr)
+            sys.stderr.write("probmap serve: --port (or PROBMAP_PORT) takes another port\n")
             raise
         if self.started and self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
