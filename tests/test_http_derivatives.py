@@ -1,4 +1,4 @@
-"""Jacobians and parameter gradients in every form that the contract promises, over a real socket."""
+"""Jacobians and parameter gradients in every form of the contract, over a real socket."""
 
 import math
 from collections.abc import Iterator

@@ -443,7 +443,7 @@ def test_a_loss_has_the_same_bits_in_any_batch(case: Case, kind: Kind) -> None:
     batch = joined([(part, 1) for part in parts])
     assert isinstance(batch, Mapping)
     together = lost(values, batch, targets, kind)
-    for row in (0, 4, 7, 8):
+    for row in (0, 7):
         alone = lost(values[row : row + 1], parts[row], targets[row : row + 1], kind)
         for whole, part in ((together.loss, alone.loss), (together.gradient, alone.gradient)):
             bits = [
