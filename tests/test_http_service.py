@@ -138,3 +138,14 @@ def test_the_example_of_the_documentation_is_answered() -> None:
     post = get("/openapi.json")["paths"]["/v1/map"]["post"]
     example = post["requestBody"]["content"]["application/json"]["example"]
     assert map_logits(example).status_code == 200
+
+
+def test_the_root_leads_to_where_requests_can_be_tried() -> None:
+    response = shared_client().get("/", follow_redirects=False)
+    assert response.status_code == 307
+    assert response.headers["location"] == "/docs"
+
+
+def test_probes_may_ask_for_the_head_alone() -> None:
+    response = shared_client().head("/health")
+    assert (response.status_code, response.content) == (200, b"")

@@ -21,6 +21,9 @@ ASSETS = {
 @router.get("/")
 async def playground(request: Request) -> Response:
     """Leads to where requests can be tried in a browser."""
+    if request.scope["path"] != "/":
+        # The router takes a line break behind the path for its end.
+        raise NotFound("nothing is at this path; /docs lists what there is")
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
