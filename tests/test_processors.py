@@ -518,6 +518,13 @@ def test_ties_of_top_p_go_to_the_lower_class(classes: int, p: float) -> None:
 # Large vocabularies
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_a_tiny_nucleus_keeps_the_first_of_the_largest(dtype: torch.dtype) -> None:
+    values = logits(4, 1000, seed=2).to(dtype)
+    for row, kept_ids in enumerate(survivors(values, {"name": "top_p", "p": 1e-4})):
+        assert kept_ids == [int((values[row] == values[row].max()).nonzero()[0])]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [0.0, 1.0, 20.0, 300.0])
 @pytest.mark.parametrize("ties", ["first", "all"])
