@@ -485,10 +485,12 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert same(value, other), name
 
 
-@each_case
 @pytest.mark.parametrize(
-    ("classes", "dtype"),
-    [(3, torch.float64), (70, torch.float32)],
+    ("case", "classes", "dtype"),
+    [
+        *((case, 3, torch.float64) for case in CASES),
+        *((case, 70, torch.float32) for case in DEFAULTS),
+    ],
     ids=str,
 )
 def test_derivatives_have_the_same_bits_in_any_batch(

@@ -154,7 +154,7 @@ def assert_agrees(row: Sequence[float], *requests: dict[str, Any]) -> None:
 @pytest.mark.parametrize("width", [0.3, 2.0, 9.0])
 def test_random_rows_agree_with_the_reference(name: str, classes: int, width: float) -> None:
     generator = np.random.default_rng([classes, int(width)])
-    for _ in range(6):
+    for _ in range(3):
         request = next(r for r in random_requests(generator, classes) if r["name"] == name)
         row = generator.normal(0, width, classes)
         assert_agrees(row.tolist(), request)
