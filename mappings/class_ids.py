@@ -1,20 +1,20 @@
 """Lists of class ids, and of numbers beside them, for all rows or one list a row."""
 
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import torch
 from pydantic import Discriminator, Field, Tag
 from torch import Tensor
 
 from mappings.errors import InvalidParameter
-from mappings.parameters import ClassId, PerRowListMark
+from mappings.parameters import ClassId, PerRowListMark, lists_by_row
 
 T = TypeVar("T")
 
 
 def _one_or_rows(value: object) -> str:
-    return "rows" if isinstance(value, list) and value and isinstance(value[0], list) else "one"
+    return "rows" if isinstance(value, list) and lists_by_row(value) is not None else "one"
 
 
 Lists = Annotated[
@@ -32,29 +32,28 @@ ClassCounts = Annotated[Lists[Annotated[int, Field(ge=0, le=1 << 53)]], PerRowLi
 """A count beside each class id; reach `apply` as int64, padded with 0."""
 
 
-def check_ids(ids: list[int] | list[list[int]], classes: Sequence[int]) -> None:
+def check_ids(ids: Sequence[Any], classes: Sequence[int]) -> None:
     """Raises InvalidParameter for an id that is not below its row's classes."""
-    nested = bool(ids) and isinstance(ids[0], list)
-    narrowest = min(range(len(classes)), key=lambda row: classes[row], default=None)
-    if narrowest is None:
+    if not classes:
         return
-    for row in range(len(ids)) if nested else [narrowest]:
-        listed = ids[row] if nested else ids
-        largest = max(listed, default=-1)  # type: ignore[arg-type]
-        if largest >= classes[row]:  # type: ignore[operator]
+    lists = lists_by_row(ids)
+    narrowest = min(range(len(classes)), key=lambda row: classes[row])
+    for row in [narrowest] if lists is None else range(len(lists)):
+        largest = max(ids if lists is None else lists[row], default=-1)
+        if largest >= classes[row]:
             message = f"class id {largest} is not below the {classes[row]} classes of row {row}"
             raise InvalidParameter.at(("ids",), message)
 
 
-def check_pairs(ids: Sequence[object], beside: Sequence[object], name: str) -> None:
+def check_pairs(ids: Sequence[Any], beside: Sequence[Any], name: str) -> None:
     """Raises ValueError unless there is one number beside each id."""
-    nested = [isinstance(part[0], list) if part else False for part in (ids, beside)]
-    lengths = [
-        [len(entry) for entry in part] if rows else len(part)  # type: ignore[arg-type]
-        for part, rows in zip((ids, beside), nested, strict=True)
-    ]
-    if lengths[0] != lengths[1]:
+    if _lengths(ids) != _lengths(beside):
         raise ValueError(f"ids and {name} must have the same length: one of the {name} for each id")
+
+
+def _lengths(part: Sequence[Any]) -> int | list[int]:
+    lists = lists_by_row(part)
+    return len(part) if lists is None else [len(entry) for entry in lists]
 
 
 def member(ids: Tensor, classes: int) -> Tensor:

@@ -119,9 +119,9 @@ class Parameters(BaseModel):
             if isinstance(getattr(self, name), list):
                 given[name] = getattr(self, name)
         for name in self.per_row_list_fields():
-            value = getattr(self, name)
-            if value and isinstance(value[0], list):
-                given[name] = value
+            lists = lists_by_row(getattr(self, name))
+            if lists is not None:
+                given[name] = lists
         for name in self.per_class_fields():
             if getattr(self, name).ndim == 2:
                 given[name] = getattr(self, name)
@@ -185,8 +185,13 @@ def _column(value: float | list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64).unsqueeze(-1)
 
 
-def _padded(lists: list[Any], padding: float) -> Tensor:
-    lines = lists if lists and isinstance(lists[0], list) else [lists]
+def lists_by_row(value: Sequence[Any]) -> list[list[Any]] | None:
+    """The lists, where they were given one a row; None where all rows share the one."""
+    return list(value) if value and isinstance(value[0], list) else None
+
+
+def _padded(value: list[Any], padding: float) -> Tensor:
+    lines = lists_by_row(value) or [value]
     dtype = torch.int64 if isinstance(padding, int) else torch.float64
     tensors = [torch.tensor(line, dtype=dtype) for line in lines]
     return pad_sequence(tensors, batch_first=True, padding_value=padding)

@@ -25,6 +25,7 @@ def discovered(package: ModuleType, kind: type[P]) -> dict[str, type[P]]:
     return found
 
 
+# mypy wants a class to search for that can be made; an abstract one serves as well here.
 MAPPINGS: dict[str, type[base.Mapping]] = discovered(catalogue, base.Mapping)  # type: ignore[type-abstract]
 """The registered mappings by name."""
 

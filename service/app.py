@@ -42,6 +42,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_exception_handler(kind, _answer_error)
     for route in (map, sample, loss, mappings, processors, health, docs):
         app.include_router(route.router)
+    # FastAPI means the document to be replaced in this way.
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     return app
 

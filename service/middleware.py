@@ -48,6 +48,7 @@ class RequestMiddleware:
         except ClientDisconnect:
             status = 499
         except Exception as error:
+            # Whatever it is, the client gets a problem document; `error_response` logs it.
             if status:
                 log.exception("request %s failed after its answer had begun", request_id)
                 raise

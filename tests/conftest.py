@@ -1,12 +1,19 @@
 """Settings of the whole suite."""
 
 import os
+import signal
+import sys
+import threading
 
 from hypothesis import HealthCheck, settings
 
 # Idle OpenMP threads sleep rather than spin: where tests, the servers they start and other work
 # share few cores, spinning takes most of the time. Must stand before the first import of torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Python ends on SIGTERM without a word to `atexit`, and the servers that tests share would be left.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 settings.register_profile(
     "fixed",

@@ -687,7 +687,8 @@ ROUTES = {"/v1/map": "MapBody", "/v1/sample": "SampleBody", "/v1/loss": "LossBod
 
 
 def test_openapi_is_a_valid_document() -> None:
-    openapi_spec_validator.validate(get("/openapi.json"))
+    found = openapi_spec_validator.OpenAPIV31SpecValidator(get("/openapi.json")).iter_errors()
+    assert [str(error) for error in found] == []
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES.items())

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -115,7 +114,6 @@ def test_there_are_requests_and_answers_to_check() -> None:
     assert README.count("curl ") == len(CURLS)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="make")
 def test_every_make_target_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.M))

@@ -34,7 +34,9 @@ def plain(value: object) -> object:
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [plain(entry) for entry in value]
-    return float(value) if type(value) in (int, float) else value  # type: ignore[arg-type]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return value
 
 
 @pytest.fixture
