@@ -2,9 +2,9 @@
 
 import os
 import signal
-import sys
 import threading
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Idle OpenMP threads sleep rather than spin: where tests, the servers they start and other work
@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Python ends on SIGTERM without a word to `atexit`, and the servers that tests share would be left.
 if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, lambda number, frame: pytest.exit("told to stop", 128 + number))
 
 settings.register_profile(
     "fixed",
