@@ -74,7 +74,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Answer:
-    """Collects the outputs of chunks that follow each other."""
+    """Collects the outputs of chunks that follow each other, on a device of its own."""
 
     rows: int
     classes: int
@@ -117,7 +117,8 @@ class Answer:
             self._put("entropy", chunk, 0 - row_sum(terms).squeeze(-1))
         if "support" in asked or self._by_support():
             limit = self.wanted.support_limit
-            self.supports.append(supports(masses, logs, solution.classes, limit))
+            listed = supports(masses, logs, solution.classes, limit)
+            self.supports.append(listed.to(self.device))
         if asked & {"tokens", "token_log_probabilities"}:
             places = self._drawn(chunk, masses, logs)
             tokens = places if solution.classes is None else solution.classes.gather(-1, places)
@@ -135,7 +136,7 @@ class Answer:
         targets = self.wanted.targets
         assert targets is not None
         stop = chunk.start + chunk.logits.shape[0]
-        target = targets.rows(chunk.start, stop, chunk.logits.shape[-1]).to(self.device)
+        target = targets.rows(chunk.start, stop, chunk.logits.shape[-1]).to(chunk.logits.device)
         found = loss(chunk.solution, chunk.logits, chunk.temperature, target, targets.kind)
         if "loss" in self.wanted.outputs:
             self._put("loss", chunk, found.value.squeeze(-1))
@@ -156,7 +157,8 @@ class Answer:
         if form == "support":
             listed = self.supports[-1]
             self._within(int((listed.offsets.diff() ** 2).sum()), form)
-            self.blocks += [block.to(self.wanted.dtype) for block in jacobian.restricted(listed)]
+            blocks = jacobian.restricted(listed)
+            self.blocks += [block.to(self.device, self.wanted.dtype) for block in blocks]
         elif form == "dense":
             self._put("matrix", chunk, jacobian.dense(self.classes))
         elif form == "factors":
@@ -169,8 +171,9 @@ class Answer:
         else:
             assert vector is not None
             piece = vector[chunk.start : chunk.start + chunk.logits.shape[0]]
+            moved = piece.to(chunk.logits.device, torch.float64)
             product = jacobian.jvp if form == "jvp" else jacobian.vjp
-            self._put("product", chunk, product(piece.double()), jacobian.classes)
+            self._put("product", chunk, product(moved), jacobian.classes)
 
     def _add_parameter_gradients(self, chunk: Chunk) -> None:
         solution = chunk.solution
@@ -203,7 +206,10 @@ class Answer:
         if name not in self.outputs:
             dtype = torch.int64 if whole else self.wanted.dtype
             self.outputs[name] = torch.empty((self.rows, *shape), dtype=dtype, device=self.device)
-        out = self.outputs[name][chunk.start : chunk.start + values.shape[0]]
+        place = self.outputs[name][chunk.start : chunk.start + values.shape[0]]
+        out = (
+            place if values.device == self.device else torch.empty_like(place, device=values.device)
+        )
         if classes is None:
             out.copy_(values)
         else:
@@ -212,6 +218,8 @@ class Answer:
             out[row, classes[row, slot]] = values[row, slot].to(out.dtype)
         if chunk.bad:
             out[chunk.bad] = (-1 if name == "tokens" else 0) if whole else torch.nan
+        if out is not place:
+            place.copy_(out)
 
     def _put_ranked(self, name: str, chunk: Chunk, values: Tensor) -> None:
         """Writes factors, widening what is there when these have more columns."""

@@ -1,6 +1,6 @@
 """The one entry point: logits, a mapping and the wanted outputs in, an Evaluation out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -24,7 +24,6 @@ DEVICE_FACTOR = 256
 """How many times as many logits a GPU takes at once as a CPU does."""
 
 
-@torch.inference_mode()
 def evaluate(
     logits: Tensor,
     mapping: Mapping,
@@ -66,33 +65,80 @@ def evaluate(
         InvalidRow: a row has no answer and `invalid_rows` is "reject".
         OutputTooLarge: the Jacobian would be larger than `output_limit`.
     """
-    logits = torch.atleast_2d(logits)
-    if not logits.is_floating_point():
-        logits = logits.double()
-    rows, classes = logits.shape
-    widths = [classes] * rows if lengths is None else list(lengths)
-    narrow = torch.float64 if logits.dtype == torch.float64 else torch.float32
     wanted = Wanted(
         frozenset(outputs),
-        dtype or narrow,
+        dtype or precision(logits),
         support_limit,
         derivatives or Derivatives(),
         draws,
         targets,
         output_limit,
     )
+    steps = in_steps(
+        logits, mapping, wanted, processors=processors, invalid_rows=invalid_rows, lengths=lengths
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            answer: Evaluation = finished.value
+            return answer
+
+
+def precision(logits: Tensor) -> torch.dtype:
+    """The dtype of answers to these logits, unless another is asked for."""
+    wide = logits.dtype == torch.float64 or not logits.is_floating_point()
+    return torch.float64 if wide else torch.float32
+
+
+def suitable(mapping: Mapping, device: torch.device) -> int:
+    """How many logits of a mapping a device takes best at a time (a count)."""
+    return mapping.elements_at_once * (1 if device.type == "cpu" else DEVICE_FACTOR)
+
+
+@torch.inference_mode()
+def in_steps(
+    logits: Tensor,
+    mapping: Mapping,
+    wanted: Wanted,
+    *,
+    processors: Sequence[Processor] = (),
+    invalid_rows: InvalidRows = "reject",
+    lengths: Sequence[int] | None = None,
+    device: torch.device | None = None,
+    at_once: int | None = None,
+) -> Generator[int, None, Evaluation]:
+    """As `evaluate`, some rows at a time: yields how many rows were just answered.
+
+    Args:
+        logits: as for `evaluate`.
+        mapping: as for `evaluate`.
+        wanted: what to compute.
+        processors: as for `evaluate`.
+        invalid_rows: as for `evaluate`.
+        lengths: as for `evaluate`.
+        device: where to compute; only the rows of one step are there at a time. The answer is
+            where the logits are. None: there too.
+        at_once: about how many logits a step takes, one row at least; None: as many as suit the
+            mapping and the device.
+    """
+    logits = torch.atleast_2d(logits)
+    if not logits.is_floating_point():
+        logits = logits.double()
+    rows, classes = logits.shape
+    widths = [classes] * rows if lengths is None else list(lengths)
     _check(wanted, mapping, processors, widths, classes)
     if rows == 0:
         return _nothing(wanted, classes, logits.device)
+    device = logits.device if device is None else device
     answer = Answer(rows, classes, logits.device, wanted)
-    row = mapping.bind(rows, logits.device)
-    steps = [(processor, processor.bind(rows, logits.device)) for processor in processors]
+    row = mapping.bind(rows, device)
+    steps = [(processor, processor.bind(rows, device)) for processor in processors]
     reasons: dict[int, str] = {}
-    together = mapping.elements_at_once * (1 if logits.device.type == "cpu" else DEVICE_FACTOR)
-    step = max(1, together // classes)
+    step = max(1, (at_once or suitable(mapping, device)) // classes)
     for start in range(0, rows, step):
         stop = min(start + step, rows)
-        chain = _Chain(_computable(logits[start:stop]))
+        chain = _Chain(_computable(logits[start:stop].to(device)))
         for processor, bound in steps:
             chain.step(processor, _part(bound, rows, start, stop))
         part = _part(row, rows, start, stop)
@@ -112,6 +158,7 @@ def evaluate(
                 shift_invariant=mapping.shift_invariant,
             )
         )
+        yield stop - start
     return answer.finished(reasons)
 
 

@@ -76,7 +76,7 @@ class Jacobian:
     def restricted(self, support: Support) -> Iterator[Tensor]:
         """The derivatives among each row's support, (size, size) in the support's order."""
         for row, ids in enumerate(support.lists()):
-            places = ids.long()
+            places = ids.to(self.diagonal.device).long()
             if self.classes is not None:
                 known = self.classes[row]
                 places = torch.searchsorted(known[known >= 0], places)

@@ -155,6 +155,7 @@ class Parameters(BaseModel):
 
 
 M = TypeVar("M")
+P = TypeVar("P", bound=Parameters)
 
 
 def _marks(field: FieldInfo) -> list[Any]:
@@ -197,7 +198,7 @@ def _padded(value: list[Any], padding: float) -> Tensor:
     return pad_sequence(tensors, batch_first=True, padding_value=padding)
 
 
-def joined(parts: Sequence[tuple[Parameters, int]]) -> Parameters:
+def joined(parts: Sequence[tuple[P, int]]) -> P:
     """One set of parameters for several requests of one batch key, each with its count of rows."""
     first = parts[0][0]
     if len(parts) == 1:

@@ -1,7 +1,7 @@
 """Exact support sets in compressed rows (CSR), most probable class first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -42,6 +42,11 @@ class Support:
     def lists(self) -> list[Tensor]:
         """The class ids of each row."""
         return list(self.indices.split(self.offsets.diff().tolist()))
+
+    def to(self, device: torch.device) -> "Support":
+        """These supports on a device."""
+        moved = {entry.name: getattr(self, entry.name).to(device) for entry in fields(self)}
+        return Support(**moved)
 
     def rows(self, start: int, stop: int) -> "Support":
         """The supports of rows start (included) to stop (excluded)."""

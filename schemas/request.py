@@ -75,6 +75,26 @@ class Request(BaseModel):
         asked = self.jacobian or JacobianRequest()
         return Derivatives(asked.form, asked.vector)
 
+    def answer_numbers(self, rows: int, classes: int) -> int:
+        """How many numbers the answer for so many rows of so many classes can hold at most."""
+        listed = classes if self.support_limit is None else min(self.support_limit, classes)
+        return self.dense_numbers(rows, classes) + rows * (
+            3 * listed if "support" in self.wanted() else 0
+        )
+
+    def dense_numbers(self, rows: int, classes: int) -> int:
+        """How many numbers its dense outputs hold, as far as the request tells."""
+        wanted = self.wanted()
+        per_row = classes * len({"probabilities", "log_probabilities", "gradient"} & wanted)
+        if "parameter_gradients" in wanted:
+            per_row += 2 * classes
+        if "jacobian" in wanted:
+            per_row += classes * (classes if self.derivatives().form == "dense" else 1)
+        draws = self.draws()
+        if draws is not None:
+            per_row += 2 * draws.samples
+        return rows * per_row
+
     def draws(self) -> Draws | None:
         """The draws to make."""
         return None

@@ -24,9 +24,9 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.runtime = Runtime(settings)
-        await app.state.runtime.start()
+        app.state.runtime.start()
         yield
-        app.state.runtime.close()
+        app.state.has_ended = await app.state.runtime.close()
 
     app = FastAPI(
         title="probmap",
@@ -37,6 +37,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False},
     )
+    app.state.has_ended = False
     app.add_middleware(RequestMiddleware)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)

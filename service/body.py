@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from mappings.errors import ProbmapError
+from service.engine.admission import Place
 from service.errors import BodyTimeout, TooLarge, UnsupportedEncoding, UnsupportedMediaType
 from service.settings import Settings, flag
 
@@ -21,7 +22,11 @@ class UnreadBody(Exception):
 
 
 async def read_body(
-    scope: Scope, receive: Receive, settings: Settings, media_types: Collection[str]
+    scope: Scope,
+    receive: Receive,
+    settings: Settings,
+    media_types: Collection[str] | None,
+    place: Place,
 ) -> bytearray:
     """The whole body of a request.
 
@@ -30,31 +35,41 @@ async def read_body(
         receive: the request's.
         settings: the limits.
         media_types: what the route reads; the first is the one assumed of a body without
-            Content-Type.
+            Content-Type. None: whatever the header says.
+        place: the request's, which holds the body as it grows.
 
     Raises:
-        UnreadBody: the body is of another media type, compressed, too large or too slow.
+        UnreadBody: the body is of another media type, compressed, too large or too slow, or the
+            server holds too much for the rest of it.
+        Overloaded: the server holds too much for the body, of which nothing more is to come.
         ClientDisconnect: the client left.
     """
     try:
-        return await _read(scope, receive, settings, media_types)
+        body = await _read(scope, receive, settings, media_types, place)
     except ProbmapError as error:
         raise UnreadBody(error) from None
+    place.hold(len(body))
+    return body
 
 
 async def _read(
-    scope: Scope, receive: Receive, settings: Settings, media_types: Collection[str]
+    scope: Scope,
+    receive: Receive,
+    settings: Settings,
+    media_types: Collection[str] | None,
+    place: Place,
 ) -> bytearray:
     headers = Headers(scope=scope)
-    _check_media_type(headers.get("content-type", ""), media_types)
+    if media_types is not None:
+        _check_media_type(headers.get("content-type", ""), media_types)
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedEncoding("the body's Content-Encoding is not supported; send it as it is")
     limit = settings.max_body_bytes
     declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > limit:
-        size = f"the body has {int(declared[:20]):,} bytes"
-        raise TooLarge.over(size, "max_body_bytes", limit)
+    expected = int(declared[:20]) if declared.isdecimal() else 0
+    if expected > limit:
+        raise TooLarge.over(f"the body has {expected:,} bytes", "max_body_bytes", limit)
     body = bytearray()
     try:
         async with asyncio.timeout(settings.body_timeout_seconds):
@@ -67,6 +82,10 @@ async def _read(
                     raise TooLarge.over("the body is too large", "max_body_bytes", limit)
                 if not message.get("more_body", False):
                     return body
+                # All of it must fit, but only what is there is held: who sends nothing takes
+                # no room from others.
+                place.expect(max(expected, len(body)))
+                place.hold(len(body))
     except TimeoutError:
         seconds = settings.body_timeout_seconds
         raise BodyTimeout(

@@ -7,7 +7,11 @@ ProbmapError             (mappings.errors) everything a client can cause
 ├── BodyTimeout          the body did not arrive in time
 ├── UnsupportedMediaType, UnsupportedEncoding
 ├── NotFound, MethodNotAllowed
-└── NotReady             the server is starting or stopping
+├── Overloaded           the server holds as much as it may
+├── NotReady             the server is starting or stopping
+├── DeadlineExceeded     the answer would come after the time the client gave it
+├── OutOfMemory          the device cannot hold what the request needs
+└── Internal             nothing the client caused
 """
 
 from typing import Any
@@ -63,10 +67,37 @@ class MethodNotAllowed(ProbmapError):
     code = "method_not_allowed"
 
 
+class Overloaded(ProbmapError):
+    """The server holds as much as it may; another try may find room.
+
+    Attributes:
+        retry_after: when to try again (seconds).
+    """
+
+    code = "overloaded"
+
+    def __init__(self, detail: str, retry_after: int) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+
 class NotReady(ProbmapError):
     """The server is starting or stopping."""
 
     code = "not_ready"
+    retry_after = 1
+
+
+class DeadlineExceeded(ProbmapError):
+    """The answer would come after the time that the client gave it."""
+
+    code = "deadline_exceeded"
+
+
+class OutOfMemory(ProbmapError):
+    """The device cannot hold what the request needs, even row by row."""
+
+    code = "out_of_memory"
 
 
 class Internal(ProbmapError):
@@ -89,8 +120,11 @@ STATUS = {
     "invalid_request": 422,
     "invalid_parameter": 422,
     "invalid_row": 422,
+    "overloaded": 429,
     "internal_error": 500,
     "not_ready": 503,
+    "deadline_exceeded": 504,
+    "out_of_memory": 507,
 }
 """The HTTP status of each error code."""
 

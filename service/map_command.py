@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +16,7 @@ from mappings.registry import MAPPINGS
 from schemas.description import ParameterDescription, parameters
 from schemas.read import read_request
 from schemas.request import Dtype, MapRequest
-from service.engine.engine import devices
+from service.engine.devices import devices
 from service.engine.engine import run as evaluate_job
 from service.engine.job import Job
 from service.errors import MalformedBody
@@ -84,7 +83,7 @@ def run(given: argparse.Namespace) -> None:
     output = Path(given.output) if given.output not in (None, "-") else None
     if output is not None and output.suffix not in (".npz", ".json"):
         raise ValueError("--output should end in .npz or .json")
-    completed = evaluate_job(job, devices(given.device)[0], time.perf_counter())
+    completed = evaluate_job(job, devices(given.device)[0])
     if given.output is None:
         print_tables(job, completed.evaluation)
     elif output is not None and output.suffix == ".npz":

@@ -31,8 +31,8 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         request_id = taken_or_made(Headers(scope=scope).get("x-request-id", ""))
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = time.perf_counter()
+        started = time.monotonic()
+        scope.setdefault("state", {}).update(request_id=request_id, arrived=started)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -54,7 +54,7 @@ class RequestMiddleware:
                 raise
             await error_response(error, request_id)(scope, receive, send_with_id)
         finally:
-            milliseconds = (time.perf_counter() - started) * 1000
+            milliseconds = (time.monotonic() - started) * 1000
             fields = {"request_id": request_id, "status": status, "ms": round(milliseconds, 3)}
             # As it was sent: percent-encoded, so that no line break gets into the log.
             path = scope.get("raw_path", b"")[:MAX_PATH].decode("ascii", "replace")

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -11,33 +10,35 @@ from starlette.types import Receive, Scope, Send
 
 from mappings.errors import ProbmapError
 from service.body import UnreadBody
+from service.engine.admission import Place
 from service.engine.job import Completed
-from service.errors import STATUS, Internal, MethodNotAllowed, NotFound, problem
+from service.errors import (
+    STATUS,
+    Internal,
+    MethodNotAllowed,
+    NotFound,
+    NotReady,
+    Overloaded,
+    problem,
+)
+from service.wire.exchange import Encoded, Headers
 
 log = logging.getLogger("probmap.request")
 
 DRAIN_SECONDS = 2.0
 """How long the rest of a refused body is read and dropped, so that its sender sees the answer."""
 
-Headers = Sequence[tuple[bytes, bytes]]
-
 
 class BodyResponse(Response):
     """A response whose body is ready, sent in the parts it is given in."""
 
-    def __init__(
-        self,
-        parts: Sequence[bytes],
-        media_type: str,
-        *,
-        status: int = 200,
-        headers: Headers = (),
-    ) -> None:
+    def __init__(self, body: Encoded, *, status: int = 200, headers: Headers = ()) -> None:
         super().__init__(status_code=status)
-        self.parts = parts
+        self.parts = body.parts
         self.raw_headers = [
-            (b"content-type", media_type.encode()),
-            (b"content-length", b"%d" % sum(map(len, parts))),
+            (b"content-type", body.media_type.encode()),
+            (b"content-length", b"%d" % body.size),
+            *body.headers,
             *headers,
         ]
 
@@ -58,9 +59,10 @@ class ProblemResponse(BodyResponse):
     """The answer to a request that failed."""
 
     def __init__(self, error: ProbmapError, request_id: str, *, headers: Headers = ()) -> None:
-        body = orjson.dumps(problem(error, request_id))
-        status = STATUS[error.code]
-        super().__init__([body], "application/problem+json", status=status, headers=headers)
+        body = Encoded([orjson.dumps(problem(error, request_id))], "application/problem+json")
+        if isinstance(error, Overloaded | NotReady):
+            headers = [*headers, (b"retry-after", b"%d" % error.retry_after)]
+        super().__init__(body, status=STATUS[error.code], headers=headers)
 
 
 class RefusedBodyResponse(ProblemResponse):
@@ -83,9 +85,26 @@ class RefusedBodyResponse(ProblemResponse):
             pass
 
 
+class EvaluatedResponse(BodyResponse):
+    """An evaluation, with the times it took; its place is given back once it is sent."""
+
+    def __init__(self, body: Encoded, completed: Completed, place: Place) -> None:
+        times = {"queue": completed.queue_seconds, "compute": completed.compute_seconds}
+        timing = ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in times.items())
+        super().__init__(body, headers=[(b"server-timing", timing.encode())])
+        self.place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.place.release()
+
+
 def json_response(value: object, *, headers: Headers = ()) -> BodyResponse:
     """A small value as JSON."""
-    return BodyResponse([orjson.dumps(value)], "application/json", headers=headers)
+    return BodyResponse(Encoded([orjson.dumps(value)], "application/json"), headers=headers)
 
 
 def error_response(error: Exception, request_id: str) -> BodyResponse:
@@ -104,10 +123,3 @@ def error_response(error: Exception, request_id: str) -> BodyResponse:
     log.error("request %s failed", request_id, exc_info=error)
     unknown = Internal("the server failed; its log tells why, under this request_id")
     return ProblemResponse(unknown, request_id)
-
-
-def evaluated(parts: Sequence[bytes], completed: Completed) -> BodyResponse:
-    """An evaluation as JSON, with the times it took."""
-    times = {"queue": completed.queue_seconds, "compute": completed.compute_seconds}
-    timing = ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in times.items())
-    return BodyResponse(parts, "application/json", headers=[(b"server-timing", timing.encode())])

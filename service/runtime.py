@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
+from service.engine.admission import Admission
 from service.engine.engine import Engine
 from service.settings import Settings
 
@@ -21,7 +22,8 @@ class Runtime:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.engine = Engine(settings.device)
+        self.admission = Admission(settings)
+        self.engine = Engine(settings)
         self._codecs = ThreadPoolExecutor(settings.codec_threads, thread_name_prefix="codec")
 
     async def transcode(self, size: int, function: Callable[[], T]) -> T:
@@ -30,14 +32,25 @@ class Runtime:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._codecs, function)
 
-    async def start(self) -> None:
-        """Makes the engine ready."""
-        await self.engine.start()
+    def start(self) -> None:
+        """Starts the engine, which gets ready by itself."""
+        self.engine.start()
 
-    def close(self) -> None:
-        """Ends the threads once their work is done."""
-        self.engine.close()
-        self._codecs.shutdown()
+    def drain(self) -> None:
+        """Lets no more requests in; those that are in go on."""
+        self.admission.close()
+        self.engine.drain()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request that was let in has its answer."""
+        return self.admission.places == 0
+
+    async def close(self) -> bool:
+        """Ends the threads; returns whether all of them ended in time."""
+        ended = await self.engine.close()
+        self._codecs.shutdown(wait=ended, cancel_futures=True)
+        return ended
 
 
 def runtime_of(request: Request) -> Runtime:

@@ -1,15 +1,19 @@
 """Runs the server: the application under uvicorn, with a banner that says where it is."""
 
+import os
 import signal
 import socket
 import sys
+import time
+from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 from rich.console import Console
 
 from mappings.registry import MAPPINGS
 from service.app import create_app
-from service.engine.engine import devices
+from service.engine.devices import devices
 from service.logs import configure
 from service.settings import Settings
 from service.version import release
@@ -18,9 +22,22 @@ SWITCH_SECONDS = 0.001
 """How long a thread may hold the interpreter when another waits (seconds); with Python's own
 5 ms a few busy threads would make the event loop wait too long."""
 
+SENDING_SECONDS = 5
+"""How long answers that are ready get to be sent when the server stops (seconds)."""
+
 
 class Server(uvicorn.Server):
-    """A uvicorn server that says where it listens once it does."""
+    """A uvicorn server that says where it listens, and finishes what it took before it stops.
+
+    Told to stop, it goes on listening, answers that it is not ready, and stops as soon as every
+    request it has let in is answered, or when the time for that is over.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: Settings) -> None:
+        super().__init__(config)
+        self._app = app
+        self._settings = settings
+        self._stop_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts listening, then prints the banner."""
@@ -32,9 +49,26 @@ class Server(uvicorn.Server):
             raise
         if self.started and self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
-            print_banner(f"http://{f'[{host}]' if ':' in host else host}:{port}", self.device)
+            chosen = ", ".join(map(str, devices(self._settings.device)))
+            print_banner(f"http://{f'[{host}]' if ':' in host else host}:{port}", chosen)
 
-    device: str = ""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to stop at the first signal; stops at once at the second."""
+        if self._stop_at is None and self.started:
+            self._stop_at = time.monotonic() + self._settings.grace_seconds
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Looks, ten times a second, whether to stop now."""
+        if self._stop_at is None:
+            return await super().on_tick(counter)
+        runtime = self._app.state.runtime
+        runtime.drain()
+        if time.monotonic() >= self._stop_at:
+            runtime.engine.abandon()
+            return True
+        return await super().on_tick(counter) or runtime.is_idle
 
 
 def serve(settings: Settings) -> int:
@@ -43,11 +77,12 @@ def serve(settings: Settings) -> int:
     Raises:
         ValueError: a chosen device is not there.
     """
-    chosen = devices(settings.device)
+    devices(settings.device)
     configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
+    app = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
@@ -57,14 +92,17 @@ def serve(settings: Settings) -> int:
         access_log=False,
         server_header=False,
         timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=settings.grace_seconds,
+        timeout_graceful_shutdown=SENDING_SECONDS,
     )
-    server = Server(config)
-    server.device = ", ".join(map(str, chosen))
+    server = Server(config, app, settings)
     # uvicorn raises the signal that stopped it once more: to have stopped as told is no failure.
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
     server.run()
+    if server.started and not app.state.has_ended:
+        # A worker is inside a computation that nothing can end but the end of the process.
+        sys.stdout.flush()
+        os._exit(0)
     return 0 if server.started else 1
 
 

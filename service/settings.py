@@ -35,6 +35,21 @@ class Settings(BaseSettings):
     """Most logits in one request, rows × longest row (a count)."""
     max_output_elements: Count = 1 << 24
     """Most numbers in one JSON answer (a count)."""
+    max_inflight_bytes: Count = 1 << 30
+    """Most memory that all requests together hold: bodies, logits and answers (bytes); beyond it
+    they are answered 429."""
+    max_inflight_rows: Count = 1 << 17
+    """Most rows that wait or are being computed, of all requests together (a count); beyond it
+    they are answered 429."""
+    max_batch_elements: Count = 1 << 22
+    """Most logits of different requests that are computed together (a count)."""
+    max_batch_bytes: Count = 1 << 28
+    """Most memory that the logits and answers computed together take (bytes)."""
+    max_delay_ms: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 0.0
+    """How long a request may wait for others to be computed with (milliseconds); 0 computes what
+    is there."""
+    stall_seconds: Seconds = 30.0
+    """Time after which a worker that does not move is given up and replaced, once (seconds)."""
     body_timeout_seconds: Seconds = 60.0
     """Time in which a request's body has to arrive (seconds)."""
     keep_alive_seconds: Annotated[int, Field(ge=1)] = 120

@@ -1,116 +1,217 @@
-"""Evaluates jobs on the devices, one worker thread each."""
+"""The engine: takes jobs from the event loop and answers them, whatever happens to the others."""
 
 import asyncio
-import itertools
-import re
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+import logging
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
 
-from mappings.catalogue.softmax import Softmax
-from mappings.errors import OutputTooLarge
-from mappings.evaluate import evaluate
-from schemas.request import MapRequest
+from service.engine.batch import Batch, Entry, Outcome
+from service.engine.devices import devices
 from service.engine.job import Completed, Job
-from service.errors import TooLarge
-from service.settings import DEVICES, raises
+from service.engine.line import Budget, Line
+from service.engine.worker import Worker
+from service.errors import NotReady
+from service.settings import Settings
+
+STILL_SECONDS = 1.5
+"""How long a worker may show no movement before the server is not ready (seconds)."""
+
+WATCH_SECONDS = 0.25
+"""How often workers are looked at (seconds)."""
+
+CLOSE_SECONDS = 5.0
+"""How long workers get to end what they are computing (seconds)."""
+
+RESTARTS = 1
+"""How often a worker is replaced (a count): what fails again needs a new process."""
+
+log = logging.getLogger("probmap.engine")
+
+Computed = Callable[[Batch], None]
+
+
+class WorkerLost(Exception):
+    """The worker that computed a job died, or stood still for too long."""
 
 
 class Engine:
-    """Takes jobs and answers them; one worker thread a device, one job at a time on each."""
+    """Takes jobs and answers them; to be used on one event loop.
 
-    def __init__(self, device: str) -> None:
-        self.devices = devices(device)
-        self._workers = [
-            ThreadPoolExecutor(1, thread_name_prefix=f"worker-{device}") for device in self.devices
+    Attributes:
+        line: what waits.
+        restarts: how many workers were replaced (a count).
+        dropped: jobs whose callers left before they were answered (a count).
+    """
+
+    def __init__(self, settings: Settings, computed: Computed = lambda batch: None) -> None:
+        """Prepares the workers; none runs yet.
+
+        Args:
+            settings: devices, budgets and times.
+            computed: is told of every batch that is done, on the event loop.
+        """
+        delay = settings.max_delay_ms / 1000
+        self.line = Line(Budget(settings.max_batch_elements, settings.max_batch_bytes, delay))
+        self.restarts = 0
+        self.dropped = 0
+        self._computed = computed
+        self._stall_seconds = settings.stall_seconds
+        self._is_draining = False
+        self._arrived: list[Entry] = []
+        self._waiting: dict[Entry, asyncio.Future[Completed]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._lost: list[Worker] = []
+        self.workers = [
+            Worker(device, self.line, self._deliver) for device in devices(settings.device)
         ]
-        self.is_ready = False
-        self._turns = itertools.cycle(zip(self.devices, self._workers, strict=True))
+        self._replacements = dict.fromkeys(range(len(self.workers)), 0)
 
-    async def start(self) -> None:
-        """Evaluates a little on every device, so that the first request does not wait for it."""
-        row = torch.zeros(1, 3, dtype=torch.float64)
-        request = MapRequest(mapping=Softmax())
-        for _ in self._workers:
-            await self.submit(Job(row, request))
-        self.is_ready = True
-
-    async def submit(self, job: Job) -> Completed:
-        """Evaluates a job; raises ProbmapError where the job itself is at fault."""
-        device, worker = next(self._turns)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(worker, run, job, device, time.perf_counter())
-
-    def close(self) -> None:
-        """Ends the workers, and readiness, once they have finished what was submitted."""
-        self.is_ready = False
-        for worker in self._workers:
-            worker.shutdown()
-
-
-def devices(choice: str) -> list[torch.device]:
-    """The devices that a choice such as auto, cpu or cuda:0,cuda:1 means.
-
-    Raises:
-        ValueError: there is no such device.
-    """
-    if not re.match(DEVICES, choice):
-        raise ValueError(f"{choice!r} is no device; give auto, cpu, cuda or cuda:0,cuda:1")
-    if choice == "auto":
-        choice = "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = [torch.device(name) for name in choice.split(",")]
-    for device in chosen:
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            count = torch.cuda.device_count()
-            raise ValueError(f"there is no device {device}: torch finds {count} CUDA devices")
-    return chosen
-
-
-def run(job: Job, device: torch.device, submitted: float) -> Completed:
-    """Evaluates a job on a device, here and now.
-
-    Args:
-        job: what to evaluate.
-        device: where.
-        submitted: when the job was handed in (seconds of time.perf_counter).
-    """
-    started = time.perf_counter()
-    request = job.request
-    try:
-        evaluation = evaluate(
-            job.logits.to(device),
-            request.mapping,
-            processors=request.processors,
-            outputs=request.wanted(),
-            dtype=job.dtype,
-            support_limit=request.support_limit,
-            invalid_rows=request.invalid_rows,
-            lengths=job.lengths,
-            derivatives=request.derivatives(),
-            draws=request.draws(),
-            targets=request.aims(),
-            output_limit=job.output_limit,
+    @property
+    def is_ready(self) -> bool:
+        """Whether what is submitted now will be computed."""
+        workers = self.workers
+        return not self._is_draining and all(
+            worker.is_warm and worker.is_alive and worker.still_seconds < STILL_SECONDS
+            for worker in workers
         )
-    except OutputTooLarge as error:
-        raise TooLarge(f"{error.detail} ({raises('max_output_elements')})") from None
-    if device.type != "cpu":
-        evaluation = _on_host(evaluation)
-    return Completed(evaluation, started - submitted, time.perf_counter() - started)
+
+    @property
+    def is_beyond_repair(self) -> bool:
+        """Whether a worker is lost that will not be replaced: only a new process helps."""
+        return any(worker in self._lost for worker in self.workers)
+
+    @property
+    def jobs(self) -> int:
+        """The jobs that are not answered yet (a count)."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Starts the workers, and looks after them from now on."""
+        self._loop = asyncio.get_running_loop()
+        for worker in self.workers:
+            worker.start()
+        self._watch = self._loop.create_task(self._look_after())
+
+    async def submit(self, job: Job, deadline: float | None = None) -> Completed:
+        """Evaluates a job, perhaps together with others; when cancelled, so is the job.
+
+        Args:
+            job: what to evaluate.
+            deadline: when the answer is due (seconds of time.monotonic); None: whenever.
+
+        Raises:
+            ProbmapError: the job itself is at fault, its time is up, or no worker is left.
+        """
+        if all(worker in self._lost for worker in self.workers):
+            raise NotReady("the server has lost its workers and must be started anew")
+        assert self._loop is not None
+        entry = Entry(job, deadline)
+        future: asyncio.Future[Completed] = self._loop.create_future()
+        self._waiting[entry] = future
+        if not self._arrived:
+            # At the end of this pass of the loop, so that all that came in it can go together.
+            self._loop.call_soon(self._hand_over)
+        self._arrived.append(entry)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.dropped += 1
+            self.line.drop(entry)
+            raise
+        finally:
+            del self._waiting[entry]
+
+    def drain(self) -> None:
+        """Ends readiness: what is submitted is computed, but no more should come."""
+        self._is_draining = True
+
+    def abandon(self) -> None:
+        """Answers every job that still waits with NotReady."""
+        self.drain()
+        stopped = NotReady("the server stopped before this request was computed; ask another one")
+        self._settle([(entry, stopped) for entry in self._waiting], None)
+
+    async def close(self) -> bool:
+        """Ends the workers; returns whether all of them ended in time."""
+        self.abandon()
+        if self._watch is not None:
+            self._watch.cancel()
+        for worker in self.workers:
+            worker.end()
+        self.line.close()
+        joins = [asyncio.to_thread(worker.join, CLOSE_SECONDS) for worker in self.workers]
+        return all(await asyncio.gather(*joins))
+
+    def _hand_over(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        self.line.add(arrived)
+
+    def _deliver(self, outcomes: Sequence[tuple[Entry, Outcome]], batch: Batch | None) -> None:
+        """Takes outcomes from a worker's thread to the event loop."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._settle, outcomes, batch)
+
+    def _settle(self, outcomes: Sequence[tuple[Entry, Outcome]], batch: Batch | None) -> None:
+        if batch is not None:
+            self._computed(batch)
+        for entry, outcome in outcomes:
+            future = self._waiting.get(entry)
+            if future is None or future.done():
+                continue
+            if isinstance(outcome, Completed):
+                future.set_result(outcome)
+            elif isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                # An exit that a computation asked for must not end the event loop.
+                future.set_exception(RuntimeError(f"a computation raised {outcome!r}"))
+
+    async def _look_after(self) -> None:
+        while True:
+            for place, worker in enumerate(self.workers):
+                lost = not worker.is_alive or worker.still_seconds > self._stall_seconds
+                if lost and worker not in self._lost:
+                    self._replace(place, worker)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _replace(self, place: int, worker: Worker) -> None:
+        """Gives a worker up: answers what it had, and starts another one in its place, once."""
+        reason = "stands still" if worker.is_alive else "died"
+        log.error("the worker on %s %s", worker.device, reason)
+        self._lost.append(worker)
+        batch = worker.end()
+        if batch is not None:
+            error = WorkerLost(f"the worker on {worker.device} {reason}")
+            self._settle([(entry, error) for entry in batch.entries], None)
+        if self._replacements[place] < RESTARTS:
+            self._replacements[place] += 1
+            self.restarts += 1
+            self.workers[place] = Worker(worker.device, self.line, self._deliver)
+            self.workers[place].start()
+            log.warning("the worker on %s was replaced", worker.device)
+        elif all(each in self._lost for each in self.workers):
+            lost = NotReady("the server has lost its workers and must be started anew")
+            self._settle([(entry, lost) for entry in self._waiting], None)
 
 
-def _on_host(value: Any) -> Any:
-    """An Evaluation, or a part of one, with every tensor in it on the host."""
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if isinstance(value, dict):
-        return {name: _on_host(part) for name, part in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], Tensor):
-        return [part.cpu() for part in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        moved = {field.name: _on_host(getattr(value, field.name)) for field in fields(value)}
-        return replace(value, **moved)
-    return value
+def run(job: Job, device: torch.device) -> Completed:
+    """Evaluates one job here and now, without an engine."""
+    entry = Entry(job)
+    waiting = [Batch([entry], device)]
+    while True:
+        batch = waiting.pop()
+        try:
+            while not batch.step():
+                pass
+            outcome = batch.outcomes()[0][1]
+        except Exception as error:  # noqa: BLE001 told by `without` what it means
+            rest = batch.without(error)
+            if isinstance(rest, list):
+                waiting += rest
+                continue
+            outcome = rest
+        if isinstance(outcome, Completed):
+            return outcome
+        raise outcome

@@ -1,24 +1,124 @@
-"""The one line that every JSON endpoint takes: decode, submit, encode."""
+"""The one line that every evaluation takes: decode, submit, encode."""
 
+import asyncio
+import time
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
-from schemas.request import Request as Asked
-from service.body import read_body
-from service.responses import evaluated
-from service.runtime import runtime_of
-from service.wire.json_decode import MEDIA_TYPES, decode
-from service.wire.json_encode import answer_bytes, encode
+from mappings.errors import ProbmapError
+from schemas.errors import InvalidRequest
+from service.body import UnreadBody, read_body
+from service.engine.admission import Place
+from service.errors import DeadlineExceeded
+from service.responses import EvaluatedResponse
+from service.runtime import Runtime, runtime_of
+from service.wire.exchange import Exchange
+
+T = TypeVar("T")
+
+FAILURES = (400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
+"""The statuses that an evaluation can fail with."""
+
+TIMEOUT_HEADER = "x-request-timeout-ms"
+MAX_TIMEOUT_MS = 86_400_000
+"""The longest time a client can give an answer (milliseconds): a day."""
 
 
-async def evaluate(request: Request, model: type[Asked]) -> Response:
-    """Answers a request whose body is of this model."""
+async def evaluate(request: Request, exchange: Exchange) -> Response:
+    """Answers a request on its wire; holds a place until the answer is sent."""
     runtime = runtime_of(request)
-    settings = runtime.settings
-    body = await read_body(request.scope, request.receive, settings, MEDIA_TYPES)
-    job = await runtime.transcode(len(body), partial(decode, body, model, settings))
-    completed = await runtime.engine.submit(job)
-    written = partial(encode, job, completed.evaluation, settings)
-    parts = await runtime.transcode(answer_bytes(completed.evaluation), written)
-    return evaluated(parts, completed)
+    try:
+        deadline = _deadline(request)
+        place = runtime.admission.enter()
+    except ProbmapError as error:
+        raise UnreadBody(error) from None
+    try:
+        body = await read_body(
+            request.scope, request.receive, runtime.settings, exchange.media_types, place
+        )
+        work = _answered(request, runtime, exchange, body, place, deadline)
+        del body
+        return await _while_connected(request.receive, work)
+    except BaseException:
+        place.release()
+        raise
+
+
+async def _answered(
+    request: Request,
+    runtime: Runtime,
+    exchange: Exchange,
+    body: bytearray,
+    place: Place,
+    deadline: float | None,
+) -> Response:
+    size = len(body)
+    try:
+        async with asyncio.timeout_at(_on_loop(deadline)) as limit:
+            job = await runtime.transcode(size, partial(exchange.decode, body))
+            del body
+            request.state.job = job
+            if exchange.timeout_seconds is not None:
+                given = request.state.arrived + exchange.timeout_seconds
+                deadline = given if deadline is None else min(given, deadline)
+                limit.reschedule(_on_loop(deadline))
+            place.hold(job.bytes, job.rows)
+            completed = await runtime.engine.submit(job, deadline)
+            evaluation = completed.evaluation
+            estimate = exchange.answer_bytes(job, evaluation)
+            place.settle(job.answer_bytes + estimate)
+            encoded = await runtime.transcode(estimate, partial(exchange.encode, job, evaluation))
+            place.settle(encoded.size)
+            return EvaluatedResponse(encoded, completed, place)
+    except TimeoutError:
+        raise DeadlineExceeded(
+            "the answer was not ready within the time the request gave it; give it more, or ask "
+            "for less"
+        ) from None
+
+
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of some work, which is stopped when the client leaves.
+
+    Raises:
+        ClientDisconnect: it left.
+    """
+    working = asyncio.ensure_future(work)
+    # The body is read: what comes now, if anything, is that the client has left.
+    leaving = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+def _deadline(request: Request) -> float | None:
+    """When the answer is due (seconds of time.monotonic); None: whenever it is ready."""
+    given = request.headers.get(TIMEOUT_HEADER)
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdecimal() or not 0 < int(given[:10]) <= MAX_TIMEOUT_MS:
+        message = (
+            "X-Request-Timeout-Ms should be a whole number of milliseconds, "
+            f"1 to {MAX_TIMEOUT_MS:,}"
+        )
+        raise InvalidRequest.at(("header", "X-Request-Timeout-Ms"), message)
+    arrived: float = request.state.arrived
+    return arrived + int(given[:10]) / 1000
+
+
+def _on_loop(deadline: float | None) -> float | None:
+    """A time of time.monotonic as one of the event loop's clock."""
+    if deadline is None:
+        return None
+    return asyncio.get_running_loop().time() + deadline - time.monotonic()

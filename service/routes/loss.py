@@ -5,7 +5,9 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import LossAnswer
 from schemas.request import LossBody, LossRequest
 from service.documentation import json_body, problems
-from service.routes.evaluate import evaluate
+from service.routes.evaluate import FAILURES, evaluate
+from service.runtime import runtime_of
+from service.wire.json_exchange import JsonExchange
 
 router = APIRouter(tags=["distributions"])
 
@@ -19,9 +21,9 @@ EXAMPLE = {
 @router.post(
     "/v1/loss",
     response_model=LossAnswer,
-    responses=problems(400, 404, 408, 413, 415, 422),
+    responses=problems(*FAILURES),
     openapi_extra=json_body(LossBody, EXAMPLE),
 )
 async def compute_losses(request: Request) -> Response:
     """Computes the loss of every row against its target, and the gradient by its logits."""
-    return await evaluate(request, LossRequest)
+    return await evaluate(request, JsonExchange(LossRequest, runtime_of(request).settings))

@@ -5,7 +5,9 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import MapAnswer
 from schemas.request import MapBody, MapRequest
 from service.documentation import json_body, problems
-from service.routes.evaluate import evaluate
+from service.routes.evaluate import FAILURES, evaluate
+from service.runtime import runtime_of
+from service.wire.json_exchange import JsonExchange
 
 router = APIRouter(tags=["distributions"])
 
@@ -19,9 +21,9 @@ EXAMPLE = {
 @router.post(
     "/v1/map",
     response_model=MapAnswer,
-    responses=problems(400, 404, 408, 413, 415, 422),
+    responses=problems(*FAILURES),
     openapi_extra=json_body(MapBody, EXAMPLE),
 )
 async def map_logits(request: Request) -> Response:
     """Maps every row of logits to a probability distribution."""
-    return await evaluate(request, MapRequest)
+    return await evaluate(request, JsonExchange(MapRequest, runtime_of(request).settings))

@@ -5,7 +5,9 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import SampleAnswer
 from schemas.request import SampleBody, SampleRequest
 from service.documentation import json_body, problems
-from service.routes.evaluate import evaluate
+from service.routes.evaluate import FAILURES, evaluate
+from service.runtime import runtime_of
+from service.wire.json_exchange import JsonExchange
 
 router = APIRouter(tags=["distributions"])
 
@@ -21,9 +23,9 @@ EXAMPLE = {
 @router.post(
     "/v1/sample",
     response_model=SampleAnswer,
-    responses=problems(400, 404, 408, 413, 415, 422),
+    responses=problems(*FAILURES),
     openapi_extra=json_body(SampleBody, EXAMPLE),
 )
 async def sample_tokens(request: Request) -> Response:
     """Draws tokens from the distribution of every row, reproducibly from a seed."""
-    return await evaluate(request, SampleRequest)
+    return await evaluate(request, JsonExchange(SampleRequest, runtime_of(request).settings))

@@ -11,7 +11,7 @@ from service.settings import Settings
 from service.wire.json_arrays import read_logits, read_targets, read_vector
 from service.wire.number_arrays import parse
 from service.wire.numbers import Numbers
-from service.wire.output_limit import answer_numbers, check_output, smaller
+from service.wire.output_limit import check_output, smaller
 
 MEDIA_TYPES = ("application/json",)
 """What a JSON route reads."""
@@ -44,7 +44,7 @@ def job_of(document: object, model: type[Request], settings: Settings) -> Job:
     if isinstance(asked, dict) and asked.get("vector") is not None:
         document["jacobian"] = {**asked, "vector": read_vector(asked["vector"], widths, settings)}
     request = seeded(read_request(model, _with_arrays(document), widths=widths))
-    check_output(answer_numbers(request, rows, longest), settings, smaller(request))
+    check_output(request.dense_numbers(rows, longest), settings, smaller(request))
     return Job(logits, request, lengths, settings.max_output_elements)
 
 

@@ -1,0 +1,119 @@
+"""Admission: bounds what all requests together hold, whatever the endpoint."""
+
+import math
+import time
+from collections import Counter
+
+from mappings.errors import ProbmapError
+from service.errors import NotReady, Overloaded
+from service.settings import Settings, raises
+
+MAX_RETRY_AFTER = 60
+"""The longest wait that is advised (seconds)."""
+
+SMOOTHING = 0.1
+"""The weight of the newest request in the mean time for which places are held."""
+
+
+class Admission:
+    """Hands out places, and refuses at once when the server holds all it may.
+
+    To be used on the event loop alone.
+
+    Attributes:
+        held_bytes: bodies, logits and answers that requests hold now (bytes).
+        held_rows: rows of logits that wait or are being computed (a count).
+        places: requests that have a place (a count).
+        refused: how many requests were refused, by reason.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.max_bytes = settings.max_inflight_bytes
+        self.max_rows = settings.max_inflight_rows
+        self.held_bytes = 0
+        self.held_rows = 0
+        self.places = 0
+        self.is_closed = False
+        self.refused: Counter[str] = Counter()
+        self._usual_seconds = 0.0
+
+    def enter(self) -> "Place":
+        """A place, which holds nothing yet; raises NotReady when the server is stopping."""
+        if self.is_closed:
+            raise self.refusal("draining", NotReady("the server is stopping; ask another one"))
+        self.places += 1
+        return Place(self)
+
+    def close(self) -> None:
+        """Lets nobody in any more."""
+        self.is_closed = True
+
+    def refusal(self, reason: str, error: ProbmapError) -> ProbmapError:
+        """The error of a refusal, counted."""
+        self.refused[reason] += 1
+        return error
+
+    def overloaded(self, reason: str, limit: int, setting: str) -> ProbmapError:
+        """The error of a budget that is used up."""
+        wait = min(max(1, math.ceil(self._usual_seconds)), MAX_RETRY_AFTER)
+        message = (
+            f"the server is busy: requests hold all of its {limit:,} {reason} "
+            f"({raises(setting)}); try again in {wait} s"
+        )
+        return self.refusal(reason, Overloaded(message, wait))
+
+    def left(self, seconds: float) -> None:
+        """Notes how long a place was held."""
+        self.places -= 1
+        self._usual_seconds += SMOOTHING * (seconds - self._usual_seconds)
+
+
+class Place:
+    """What one request holds, from its first byte until its answer is sent."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._entered = time.monotonic()
+        self._is_held = True
+        self.bytes = 0
+        self.rows = 0
+
+    def hold(self, size: int, rows: int = 0) -> None:
+        """Sets what the request holds now.
+
+        A request that is alone may hold anything: its own limits say how much.
+
+        Args:
+            size: bytes.
+            rows: rows of logits (a count).
+
+        Raises:
+            Overloaded: others hold too much for it.
+        """
+        self.expect(size, rows)
+        self._admission.held_bytes += size - self.bytes
+        self._admission.held_rows += rows - self.rows
+        self.bytes, self.rows = size, rows
+
+    def expect(self, size: int, rows: int = 0) -> None:
+        """Raises Overloaded when the request could not hold so much now."""
+        admission = self._admission
+        other_bytes = admission.held_bytes - self.bytes
+        other_rows = admission.held_rows - self.rows
+        if size > self.bytes and other_bytes and other_bytes + size > admission.max_bytes:
+            raise admission.overloaded("bytes", admission.max_bytes, "max_inflight_bytes")
+        if rows > self.rows and other_rows and other_rows + rows > admission.max_rows:
+            raise admission.overloaded("rows", admission.max_rows, "max_inflight_rows")
+
+    def settle(self, size: int) -> None:
+        """Sets what a computed request still holds: no rows, and whatever its answer takes."""
+        self._admission.held_bytes += size - self.bytes
+        self._admission.held_rows -= self.rows
+        self.bytes, self.rows = size, 0
+
+    def release(self) -> None:
+        """Gives the place back; once is enough."""
+        if self._is_held:
+            self._is_held = False
+            self.settle(0)
+            self._admission.left(time.monotonic() - self._entered)

@@ -1,0 +1,149 @@
+"""A worker: one thread that computes what waits in line, on one device."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from mappings.base import Mapping
+from mappings.evaluate import evaluate
+from mappings.registry import MAPPINGS
+from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
+from service.engine.line import Line
+from service.errors import DeadlineExceeded
+
+TURN_SECONDS = 0.02
+"""How long a batch is computed before others that wait get their turn (seconds)."""
+
+IDLE_SECONDS = 0.25
+"""How often an idle worker shows that it lives (seconds)."""
+
+Deliver = Callable[[Sequence[tuple[Entry, Outcome]], Batch | None], None]
+"""Takes what became of jobs, and the batch where it was computed to its end; on any thread."""
+
+log = logging.getLogger("probmap.engine")
+
+
+class Worker:
+    """Computes batches on a device until it is told to end.
+
+    Attributes:
+        device: where it computes.
+        is_warm: whether it has computed every mapping once.
+        beat: when it last showed that it moves (seconds of time.monotonic).
+    """
+
+    def __init__(self, device: torch.device, line: Line, deliver: Deliver) -> None:
+        self.device = device
+        self.is_warm = False
+        self.beat = time.monotonic()
+        self._line = line
+        self._deliver = deliver
+        self._batch: Batch | None = None
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name=f"worker-{device}", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; it warms the device up first."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def still_seconds(self) -> float:
+        """How long ago it last showed that it moves."""
+        return time.monotonic() - self.beat
+
+    def end(self) -> Batch | None:
+        """Tells it to end, without waiting; returns what it is computing, if anything."""
+        self._is_ending = True
+        return self._batch
+
+    def join(self, timeout: float) -> bool:
+        """Waits for the end (seconds); returns whether it came."""
+        self._thread.join(timeout)
+        return not self.is_alive
+
+    def _run(self) -> None:
+        if self.device.type == "cuda":
+            # A stream of its own: nothing that others do on the device holds it up.
+            with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.Stream()):
+                self._work()
+        else:
+            self._work()
+
+    def _work(self) -> None:
+        for kind in MAPPINGS.values():
+            warm_up(kind, self.device)
+            self.beat = time.monotonic()
+        self.is_warm = True
+        while not self._is_ending:
+            self.beat = time.monotonic()
+            taken = self._line.take(IDLE_SECONDS)
+            if isinstance(taken, Batch):
+                self._compute(taken)
+            elif taken is not None:
+                self._compute_new(taken)
+
+    def _compute_new(self, entries: Sequence[Entry]) -> None:
+        now = time.monotonic()
+        late = [entry for entry in entries if entry.is_over(now)]
+        if late:
+            self._deliver([(entry, DeadlineExceeded("the time is up")) for entry in late], None)
+        if len(late) < len(entries):
+            timely = [entry for entry in entries if entry not in late]
+            self._compute(Batch(timely, self.device))
+
+    def _compute(self, batch: Batch) -> None:
+        self._batch = batch
+        try:
+            outcomes = batch.outcomes() if self._turn(batch) else []
+        # Whatever a computation raises is its own end, not the worker's.
+        except BaseException as error:  # noqa: BLE001
+            self._go_on_without(batch, error)
+        else:
+            if outcomes:
+                self._deliver(outcomes, batch)
+        # Not in `finally`: of a worker that dies here, the engine has to know what it had.
+        self._batch = None
+
+    def _turn(self, batch: Batch) -> bool:
+        """Computes a batch until it is done, or others are to have their turn."""
+        until = time.monotonic() + TURN_SECONDS
+        while batch.is_wanted and not self._is_ending:
+            self.beat = time.monotonic()
+            if batch.step():
+                return True
+            if self._line and time.monotonic() > until:
+                self._line.put_back(batch)
+                return False
+        return False
+
+    def _go_on_without(self, batch: Batch, error: BaseException) -> None:
+        """Answers what a failed batch cannot, and lines up again what it may."""
+        if is_out_of_memory(error) and self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        rest = batch.without(error)
+        if isinstance(rest, list):
+            log.info("a batch of %d rows failed and is tried in parts: %r", batch.rows, error)
+            self._line.put_first(rest)
+        else:
+            self._deliver([(batch.entries[0], rest)], None)
+
+
+def warm_up(kind: type[Mapping], device: torch.device) -> None:
+    """Computes a little with a mapping, so that no request waits for what is slow only once."""
+    classes = 8
+    required: dict[str, Any] = {
+        name: [1.0] * classes if name in kind.per_class_fields() else 0
+        for name, field in kind.model_fields.items()
+        if field.is_required()
+    }
+    logits = torch.linspace(-1, 1, classes, dtype=torch.float32).unsqueeze(0)
+    evaluate(logits.to(device), kind(**required))

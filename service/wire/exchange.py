@@ -1,0 +1,61 @@
+"""What every wire offers: a request's body becomes a job, the job's answer a body."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mappings.evaluation import Evaluation
+from service.engine.job import Job
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A body, ready to be sent.
+
+    Attributes:
+        parts: what it consists of, in order.
+        media_type: its Content-Type.
+        headers: what else is to be said of it, names in lower case.
+    """
+
+    parts: Sequence[bytes | memoryview]
+    media_type: str
+    headers: Headers = ()
+
+    @property
+    def size(self) -> int:
+        """Its length (bytes)."""
+        return sum(memoryview(part).nbytes for part in self.parts)
+
+
+class Exchange(Protocol):
+    """One request and its answer, on one wire; made anew for each request.
+
+    Attributes:
+        media_types: what the wire reads; the first is assumed of a body without Content-Type.
+            None: whatever the header says.
+        timeout_seconds: the time the request's body gave its answer; None: none, or not known
+            before `decode`.
+    """
+
+    media_types: Collection[str] | None
+    timeout_seconds: float | None
+
+    def decode(self, body: bytearray) -> Job:
+        """The job that a body asks for; may run on any thread.
+
+        Raises:
+            ProbmapError: the body is malformed, over a limit, or asks for what cannot be.
+        """
+
+    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how long the answer's body will be (bytes)."""
+
+    def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
+        """The body of the answer; may run on any thread.
+
+        Raises:
+            ProbmapError: the answer is over a limit.
+        """
