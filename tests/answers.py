@@ -1,6 +1,8 @@
 """Asking for answers in tests, and comparing them to the bit."""
 
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -101,6 +103,22 @@ def bits(evaluation: Evaluation, row: int, classes: int | None = None) -> dict[s
     return found
 
 
-def same_bits(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors are equal to the bit; NaN equals NaN."""
-    return torch.equal(first, second) or torch.allclose(first, second, 0, 0, equal_nan=True)
+def every_bit(value: Any, name: str = "") -> dict[str, bytes]:
+    """All that an Evaluation, or a part of one, holds: shapes, dtypes and bytes by name."""
+    if value is None:
+        return {}
+    if isinstance(value, Tensor):
+        array = value.detach().cpu().contiguous().numpy()
+        return {f"{name} {array.dtype} {array.shape}": array.tobytes()}
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif isinstance(value, dict):
+        parts = value
+    elif isinstance(value, list):
+        parts = {str(place): part for place, part in enumerate(value)}
+    else:
+        return {name: repr(value).encode()}
+    found: dict[str, bytes] = {}
+    for key, part in parts.items():
+        found |= every_bit(part, f"{name}.{key}")
+    return found

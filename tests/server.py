@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +64,19 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(*flags: str, **environment: str) -> Iterator[RunningServer]:
-    """A server with these flags of `probmap serve` and these environment variables."""
+def running_server(
+    *flags: str, program: Sequence[str] = ("-m", "service.cli"), **environment: str
+) -> Iterator[RunningServer]:
+    """A server with these flags of `probmap serve` and these environment variables.
+
+    Args:
+        flags: of `probmap serve`.
+        program: what Python runs: the command line itself, or a script that changes it.
+        environment: variables beside those of the tests.
+    """
     with tempfile.NamedTemporaryFile(prefix="probmap-", suffix=".log") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "serve", "--port", "0", *flags],
+            [sys.executable, *program, "serve", "--port", "0", *flags],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

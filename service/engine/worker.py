@@ -71,12 +71,16 @@ class Worker:
         return not self.is_alive
 
     def _run(self) -> None:
-        if self.device.type == "cuda":
-            # A stream of its own: nothing that others do on the device holds it up.
-            with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.Stream()):
+        try:
+            if self.device.type == "cuda":
+                # A stream of its own: nothing that others do on the device holds it up.
+                with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.Stream()):
+                    self._work()
+            else:
                 self._work()
-        else:
-            self._work()
+        # The engine sees that the thread has ended; here is why.
+        except BaseException:
+            log.exception("the worker on %s failed", self.device)
 
     def _work(self) -> None:
         for kind in MAPPINGS.values():
