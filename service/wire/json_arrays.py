@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from schemas.errors import InvalidRequest, Loc, path
-from service.errors import TooLarge
 from service.settings import Settings
+from service.wire.logits_limit import check_logits
 from service.wire.numbers import Numbers, numbers
 
 
@@ -23,9 +23,7 @@ def read_logits(value: object, settings: Settings) -> tuple[Tensor, list[int] | 
     lengths = array.lengths
     assert lengths is not None
     longest = int(lengths.max(initial=0))
-    if longest > settings.max_classes:
-        message = f"logits has a row of {longest:,} classes"
-        raise TooLarge.over(message, "max_classes", settings.max_classes)
+    check_logits(len(lengths), longest, settings)
     if len(lengths) and not lengths.all():
         row = int(lengths.argmin())
         message = f"logits[{row}] has no class; give at least 1 logit a row"

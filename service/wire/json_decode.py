@@ -3,6 +3,8 @@
 import secrets
 from typing import Any
 
+from torch import Tensor
+
 from schemas.errors import InvalidRequest
 from schemas.read import read_request
 from schemas.request import Request, SampleRequest
@@ -36,12 +38,33 @@ def job_of(document: object, model: type[Request], settings: Settings) -> Job:
     if "logits" not in document:
         raise InvalidRequest.at(("logits",), "logits is missing; give one row, or rows of numbers")
     logits, lengths = read_logits(document.pop("logits"), settings)
+    return job_with(logits, lengths, document, model, settings)
+
+
+def job_with(
+    logits: Tensor,
+    lengths: list[int] | None,
+    document: dict[str, Any],
+    model: type[Request],
+    settings: Settings,
+) -> Job:
+    """The job that a request's fields ask for of logits that are read already.
+
+    Args:
+        logits: (rows, longest) within the limits.
+        lengths: the classes of each row; None: all the same.
+        document: the fields as JSON has them; of arrays, some may be numpy's, and targets and a
+            Jacobian's vector tensors that are checked already.
+        model: the kind of request.
+        settings: the limits.
+    """
     rows, longest = logits.shape
     widths = [longest] * rows if lengths is None else lengths
-    if "targets" in document and "targets" in model.model_fields:
-        document["targets"] = read_targets(document["targets"], widths, settings)
-    asked = document.get("jacobian")
-    if isinstance(asked, dict) and asked.get("vector") is not None:
+    targets, asked = document.get("targets"), document.get("jacobian")
+    given = "targets" in document and "targets" in model.model_fields
+    if given and not isinstance(targets, Tensor):
+        document["targets"] = read_targets(targets, widths, settings)
+    if isinstance(asked, dict) and not isinstance(asked.get("vector"), Tensor | None):
         document["jacobian"] = {**asked, "vector": read_vector(asked["vector"], widths, settings)}
     request = seeded(read_request(model, _with_arrays(document), widths=widths))
     check_output(request.dense_numbers(rows, longest), settings, smaller(request))
