@@ -45,8 +45,9 @@ format: setup ## Formats the code and fixes what lint can fix
 readme: setup ## Rewrites the generated parts of README.md
 	$(BIN)/python scripts/readme_table.py
 
-bench: setup ## Runs every benchmark there is
-	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: setup ## Runs every benchmark there is, or only one: make bench ONLY=engine
+	@for script in $(if $(ONLY),benchmarks/$(ONLY).py,$(filter-out benchmarks/load.py,$(wildcard benchmarks/*.py))); do \
+		echo "== $$script"; PYTHONPATH=.:tests $(BIN)/python $$script || exit 1; done
 
 clean: ## Removes the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Self, TypeVar, get_args
 
 import torch
@@ -103,9 +104,7 @@ class Parameters(BaseModel):
     @classmethod
     def static_fields(cls) -> tuple[str, ...]:
         """Names of the fields that every row of a batch must share."""
-        varying = {"name", *cls.per_row_fields(), *cls.per_class_fields()}
-        varying |= {*cls.per_row_list_fields()}
-        return tuple(name for name in cls.model_fields if name not in varying)
+        return _unmarked(cls)
 
     def batch_key(self) -> tuple[object, ...]:
         """What two requests must agree on to share a batch."""
@@ -170,11 +169,19 @@ def _mark(field: FieldInfo, kind: type[M]) -> M:
     return next(mark for mark in _marks(field) if isinstance(mark, kind))
 
 
+@cache
 def _marked(parameters: type[Parameters], kind: type) -> tuple[str, ...]:
     fields = parameters.model_fields.items()
     return tuple(
         name for name, field in fields if any(isinstance(mark, kind) for mark in _marks(field))
     )
+
+
+@cache
+def _unmarked(parameters: type[Parameters]) -> tuple[str, ...]:
+    marks = (PerRowMark, PerRowListMark, PerClassMark)
+    varying = {"name"}.union(*(_marked(parameters, mark) for mark in marks))
+    return tuple(name for name in parameters.model_fields if name not in varying)
 
 
 def _column(value: float | list[float]) -> Tensor:

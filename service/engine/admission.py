@@ -102,7 +102,9 @@ class Place:
         other_rows = admission.held_rows - self.rows
         if size > self.bytes and other_bytes and other_bytes + size > admission.max_bytes:
             raise admission.overloaded("bytes", admission.max_bytes, "max_inflight_bytes")
-        if rows > self.rows and other_rows and other_rows + rows > admission.max_rows:
+        # No room for a single row: that is known before the body is read for how many it has.
+        wanted = max(rows, 1)
+        if wanted > self.rows and other_rows and other_rows + wanted > admission.max_rows:
             raise admission.overloaded("rows", admission.max_rows, "max_inflight_rows")
 
     def settle(self, size: int) -> None:

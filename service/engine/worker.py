@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from mappings.base import Mapping
+from mappings.catalogue.softmax import Softmax
+from mappings.errors import ProbmapError
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
@@ -133,6 +135,9 @@ class Worker:
         """Answers what a failed batch cannot, and lines up again what it may."""
         if is_out_of_memory(error) and self.device.type == "cuda":
             torch.cuda.empty_cache()
+        elif self.device.type == "cuda" and not isinstance(error, ProbmapError):
+            # After some errors nothing works any more on a device: then this ends the worker.
+            warm_up(Softmax, self.device)
         rest = batch.without(error)
         if isinstance(rest, list):
             log.info("a batch of %d rows failed and is tried in parts: %r", batch.rows, error)
