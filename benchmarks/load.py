@@ -1,0 +1,112 @@
+"""Load on a running server: callers that wait for their answers, or that come at a fixed rate."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request came to.
+
+    Attributes:
+        status: of HTTP; 0 when the connection ended without an answer.
+        seconds: from sending the request to the end of the answer.
+        at: when the answer was there (seconds from the start of the load).
+    """
+
+    status: int
+    seconds: float
+    at: float
+
+
+def request_bytes(path: str, body: dict[str, Any]) -> bytes:
+    """A whole JSON request as it goes over the wire."""
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+class Callers:
+    """Connections to one server, kept and used again."""
+
+    def __init__(self, port: int, request: bytes) -> None:
+        self._port = port
+        self._request = request
+        self._free: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
+        self._started = time.perf_counter()
+        self.answers: list[Answer] = []
+
+    async def call(self) -> None:
+        """Makes one request and notes its answer."""
+        started = time.perf_counter()
+        status = 0
+        with suppress(OSError, asyncio.IncompleteReadError):
+            status = await self._called()
+        ended = time.perf_counter()
+        self.answers.append(Answer(status, ended - started, ended - self._started))
+
+    async def _called(self) -> int:
+        if self._free:
+            reader, writer = self._free.pop()
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        writer.write(self._request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        await reader.readexactly(length)
+        if b"connection: close" in head.lower():
+            writer.close()
+        else:
+            self._free.append((reader, writer))
+        return int(head[9:12])
+
+    def close(self) -> None:
+        """Closes every connection."""
+        for _, writer in self._free:
+            writer.close()
+
+
+async def waiting_callers(port: int, request: bytes, callers: int, seconds: float) -> list[Answer]:
+    """So many callers, each of whom waits for an answer before the next request."""
+    all_of_them = Callers(port, request)
+    ending = time.perf_counter() + seconds
+
+    async def caller() -> None:
+        while time.perf_counter() < ending:
+            await all_of_them.call()
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    all_of_them.close()
+    return all_of_them.answers
+
+
+async def steady_callers(port: int, request: bytes, rate: float, seconds: float) -> list[Answer]:
+    """So many requests a second, whether those before are answered or not."""
+    all_of_them = Callers(port, request)
+    started = time.perf_counter()
+    calls: list[Awaitable[None]] = []
+    while (elapsed := time.perf_counter() - started) < seconds:
+        while len(calls) < elapsed * rate:
+            calls.append(asyncio.ensure_future(all_of_them.call()))
+        await asyncio.sleep(0.005)
+    await asyncio.gather(*calls)
+    all_of_them.close()
+    return all_of_them.answers
+
+
+def rate_of(answers: list[Answer], status: int, skip: float = 0.0) -> float:
+    """Answers of a status a second, those of the first `skip` seconds left out."""
+    counted = [one.at for one in answers if one.status == status and one.at >= skip]
+    return len(counted) / (max(one.at for one in answers) - skip)
+
+
+def quantile(answers: list[Answer], status: int, share: float) -> float:
+    """The seconds within which such a share of the answers of a status came."""
+    found = sorted(one.seconds for one in answers if one.status == status)
+    return found[min(int(share * len(found)), len(found) - 1)]
