@@ -11,6 +11,9 @@ from pydantic.json_schema import models_json_schema
 from mappings.registry import MAPPINGS, PROCESSORS
 from schemas.problem import ProblemDocument
 from schemas.request import LossBody, MapBody, SampleBody
+from service.wire.safetensors_decode import MEDIA_TYPE, REQUEST
+from service.wire.safetensors_encode import ANSWER
+from service.wire.safetensors_header import MAX_HEADER_BYTES
 
 COMPONENTS = "#/components/schemas/"
 
@@ -21,10 +24,37 @@ their shortest exact decimals; a number that JSON cannot hold is `null`.
 """
 
 
-def json_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI of a route that reads a JSON body of this model."""
-    content = {"schema": {"$ref": COMPONENTS + model.__name__}, "example": example}
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+BINARY = {"type": "string", "format": "binary"}
+
+REQUEST_TENSORS = f"""A tensor `logits` of F16, BF16, F32 or F64, rows × classes or one row, −inf
+where a class is masked; all other fields as JSON in the metadata entry `{REQUEST}`, or as tensors
+that are named like them (`targets`, `seed`, `alpha`) or like their place (`processors.0.ids`,
+`jacobian.vector`). A header has at most {MAX_HEADER_BYTES:,} bytes.
+"""
+
+ANSWER_TENSORS = f"""A tensor an output, named like it, and the rest of the JSON answer in the
+metadata entry `{ANSWER}`. Supports are compressed rows: row i of `support_indices` and
+`support_probabilities` lies from `support_offsets[i]` up to `support_offsets[i + 1]`. Rows without
+an answer are NaN, have no support and the tokens −1.
+"""
+
+
+def bodies(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI of a route that reads this model as JSON, or as safetensors."""
+    content = {
+        "application/json": {
+            "schema": {"$ref": COMPONENTS + model.__name__},
+            "example": example,
+        },
+        MEDIA_TYPE: {"schema": {**BINARY, "description": REQUEST_TENSORS}},
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def answers(*failures: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI of what such a route answers beside its JSON, and of its errors."""
+    content = {MEDIA_TYPE: {"schema": {**BINARY, "description": ANSWER_TENSORS}}}
+    return {200: {"content": content}, **problems(HTTPStatus.NOT_ACCEPTABLE, *failures)}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

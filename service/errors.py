@@ -6,6 +6,7 @@ ProbmapError             (mappings.errors) everything a client can cause
 ├── TooLarge             over a limit, which the message names with its setting
 ├── BodyTimeout          the body did not arrive in time
 ├── UnsupportedMediaType, UnsupportedEncoding
+├── NotAcceptable        no format that the client accepts
 ├── NotFound, MethodNotAllowed
 ├── Overloaded           the server holds as much as it may
 ├── NotReady             the server is starting or stopping
@@ -53,6 +54,12 @@ class UnsupportedEncoding(ProbmapError):
     """The body is compressed in a way that the server does not read."""
 
     code = "unsupported_encoding"
+
+
+class NotAcceptable(ProbmapError):
+    """The client accepts none of the formats that there are."""
+
+    code = "not_acceptable"
 
 
 class NotFound(ProbmapError):
@@ -111,6 +118,7 @@ STATUS = {
     "not_found": 404,
     "unknown_name": 404,
     "method_not_allowed": 405,
+    "not_acceptable": 406,
     "body_timeout": 408,
     "too_large": 413,
     "output_too_large": 413,

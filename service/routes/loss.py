@@ -4,10 +4,9 @@ from fastapi import APIRouter, Request, Response
 
 from schemas.answer import LossAnswer
 from schemas.request import LossBody, LossRequest
-from service.documentation import json_body, problems
+from service.documentation import answers, bodies
 from service.routes.evaluate import FAILURES, evaluate
-from service.runtime import runtime_of
-from service.wire.json_exchange import JsonExchange
+from service.wire.negotiation import negotiated
 
 router = APIRouter(tags=["distributions"])
 
@@ -21,9 +20,9 @@ EXAMPLE = {
 @router.post(
     "/v1/loss",
     response_model=LossAnswer,
-    responses=problems(*FAILURES),
-    openapi_extra=json_body(LossBody, EXAMPLE),
+    responses=answers(*FAILURES),
+    openapi_extra=bodies(LossBody, EXAMPLE),
 )
 async def compute_losses(request: Request) -> Response:
     """Computes the loss of every row against its target, and the gradient by its logits."""
-    return await evaluate(request, JsonExchange(LossRequest, runtime_of(request).settings))
+    return await evaluate(request, negotiated(request, LossRequest))

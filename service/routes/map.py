@@ -4,10 +4,9 @@ from fastapi import APIRouter, Request, Response
 
 from schemas.answer import MapAnswer
 from schemas.request import MapBody, MapRequest
-from service.documentation import json_body, problems
+from service.documentation import answers, bodies
 from service.routes.evaluate import FAILURES, evaluate
-from service.runtime import runtime_of
-from service.wire.json_exchange import JsonExchange
+from service.wire.negotiation import negotiated
 
 router = APIRouter(tags=["distributions"])
 
@@ -21,9 +20,9 @@ EXAMPLE = {
 @router.post(
     "/v1/map",
     response_model=MapAnswer,
-    responses=problems(*FAILURES),
-    openapi_extra=json_body(MapBody, EXAMPLE),
+    responses=answers(*FAILURES),
+    openapi_extra=bodies(MapBody, EXAMPLE),
 )
 async def map_logits(request: Request) -> Response:
     """Maps every row of logits to a probability distribution."""
-    return await evaluate(request, JsonExchange(MapRequest, runtime_of(request).settings))
+    return await evaluate(request, negotiated(request, MapRequest))

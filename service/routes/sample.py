@@ -4,10 +4,9 @@ from fastapi import APIRouter, Request, Response
 
 from schemas.answer import SampleAnswer
 from schemas.request import SampleBody, SampleRequest
-from service.documentation import json_body, problems
+from service.documentation import answers, bodies
 from service.routes.evaluate import FAILURES, evaluate
-from service.runtime import runtime_of
-from service.wire.json_exchange import JsonExchange
+from service.wire.negotiation import negotiated
 
 router = APIRouter(tags=["distributions"])
 
@@ -23,9 +22,9 @@ EXAMPLE = {
 @router.post(
     "/v1/sample",
     response_model=SampleAnswer,
-    responses=problems(*FAILURES),
-    openapi_extra=json_body(SampleBody, EXAMPLE),
+    responses=answers(*FAILURES),
+    openapi_extra=bodies(SampleBody, EXAMPLE),
 )
 async def sample_tokens(request: Request) -> Response:
     """Draws tokens from the distribution of every row, reproducibly from a seed."""
-    return await evaluate(request, JsonExchange(SampleRequest, runtime_of(request).settings))
+    return await evaluate(request, negotiated(request, SampleRequest))
