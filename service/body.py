@@ -1,16 +1,33 @@
-"""Reads a request's body into one buffer, within its limits of size and time."""
+"""Reads a request's body into one buffer, inflated, within its limits of size and time."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from mappings.errors import ProbmapError
+from service.content_encoding import Inflation, coding_of
 from service.engine.admission import Place
-from service.errors import BodyTimeout, TooLarge, UnsupportedEncoding, UnsupportedMediaType
+from service.errors import BodyTimeout, TooLarge, UnsupportedMediaType
 from service.settings import Settings, flag
+
+TENSORS_HEADER = "inference-header-content-length"
+"""Says how many bytes of a body come before its tensors."""
+
+ALIGNMENT = 16
+"""What the address of a large buffer is a multiple of (bytes); enough for any number."""
+
+FIRST_BYTES = 16 << 10
+"""The most of a compressed body that is inflated on the event loop (bytes)."""
+
+STEP_BYTES = 1 << 20
+"""The most that is inflated between two looks at the limits (bytes)."""
+
+Transcode = Callable[[int, Callable[[], bytes]], Awaitable[bytes]]
+"""Runs what takes about so many bytes' time, off the event loop when that is long."""
 
 
 class UnreadBody(Exception):
@@ -27,8 +44,9 @@ async def read_body(
     settings: Settings,
     media_types: Collection[str] | None,
     place: Place,
+    transcode: Transcode,
 ) -> bytearray:
-    """The whole body of a request.
+    """The whole body of a request, inflated if it was compressed.
 
     Args:
         scope: the request's.
@@ -37,40 +55,50 @@ async def read_body(
         media_types: what the route reads; the first is the one assumed of a body without
             Content-Type. None: whatever the header says.
         place: the request's, which holds the body as it grows.
+        transcode: where to inflate.
 
     Raises:
-        UnreadBody: the body is of another media type, compressed, too large or too slow, or the
+        UnreadBody: the body is of another media type or coding, too large or too slow, or the
             server holds too much for the rest of it.
         Overloaded: the server holds too much for the body, of which nothing more is to come.
+        MalformedBody: the body is not compressed as its Content-Encoding says.
+        TooLarge: the body is too large once it is inflated.
         ClientDisconnect: the client left.
     """
+    headers = Headers(scope=scope)
+    lead = _lead(headers)
     try:
-        body = await _read(scope, receive, settings, media_types, place)
+        if media_types is not None:
+            _check_media_type(headers.get("content-type", ""), media_types)
+        coding = coding_of(",".join(headers.getlist("content-encoding")))
+        body = bytearray(0 if coding else lead)
+        await _receive(body, headers, receive, settings, place)
     except ProbmapError as error:
         raise UnreadBody(error) from None
+    if coding is not None:
+        source, body = body, bytearray(lead)
+        await _inflate(body, Inflation(coding, source), len(source), settings, place, transcode)
+    # Moves no byte: a bytearray that loses its first bytes starts later.
+    del body[:lead]
     place.hold(len(body))
     return body
 
 
-async def _read(
-    scope: Scope,
-    receive: Receive,
-    settings: Settings,
-    media_types: Collection[str] | None,
-    place: Place,
-) -> bytearray:
-    headers = Headers(scope=scope)
-    if media_types is not None:
-        _check_media_type(headers.get("content-type", ""), media_types)
-    encoding = headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise UnsupportedEncoding("the body's Content-Encoding is not supported; send it as it is")
-    limit = settings.max_body_bytes
+def _lead(headers: Headers) -> int:
+    """How many bytes to put before a body, so that its tensors' addresses are aligned."""
+    text = headers.get(TENSORS_HEADER, "")
+    return -int(text[-9:]) % ALIGNMENT if text.isascii() and text.isdecimal() else 0
+
+
+async def _receive(
+    body: bytearray, headers: Headers, receive: Receive, settings: Settings, place: Place
+) -> None:
+    """Appends what the client sends to `body`."""
+    limit, lead = settings.max_body_bytes, len(body)
     declared = headers.get("content-length", "")
     expected = int(declared[:20]) if declared.isdecimal() else 0
     if expected > limit:
         raise TooLarge.over(f"the body has {expected:,} bytes", "max_body_bytes", limit)
-    body = bytearray()
     try:
         async with asyncio.timeout(settings.body_timeout_seconds):
             while True:
@@ -78,20 +106,40 @@ async def _read(
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 body += message.get("body", b"")
-                if len(body) > limit:
+                size = len(body) - lead
+                if size > limit:
                     raise TooLarge.over("the body is too large", "max_body_bytes", limit)
                 if not message.get("more_body", False):
-                    return body
+                    return
                 # All of it must fit, but only what is there is held: who sends nothing takes
                 # no room from others.
-                place.expect(max(expected, len(body)))
-                place.hold(len(body))
+                place.expect(max(expected, size))
+                place.hold(size)
     except TimeoutError:
         seconds = settings.body_timeout_seconds
         raise BodyTimeout(
             f"the body did not arrive within {seconds:g} seconds "
             f"({flag('body_timeout_seconds')} of the server sets this time)"
         ) from None
+
+
+async def _inflate(
+    body: bytearray,
+    inflation: Inflation,
+    source_bytes: int,
+    settings: Settings,
+    place: Place,
+    transcode: Transcode,
+) -> None:
+    """Appends what was compressed to `body`, a little at a time: a few bytes can become many."""
+    limit, lead = settings.max_body_bytes, len(body)
+    step = FIRST_BYTES
+    while not inflation.is_over:
+        body += await transcode(step, partial(inflation.step, step))
+        if len(body) - lead > limit:
+            raise TooLarge.over("the body is too large once inflated", "max_body_bytes", limit)
+        place.hold(source_bytes + len(body) - lead)
+        step = STEP_BYTES
 
 
 def _check_media_type(header: str, media_types: Collection[str]) -> None:
