@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mappings.errors import ProbmapError
+from service.answering import Answered
 from service.body import UnreadBody
 from service.engine.admission import Place
-from service.engine.job import Completed
 from service.errors import (
     STATUS,
     Internal,
@@ -88,10 +88,15 @@ class RefusedBodyResponse(ProblemResponse):
 class EvaluatedResponse(BodyResponse):
     """An evaluation, with the times it took; its place is given back once it is sent."""
 
-    def __init__(self, body: Encoded, completed: Completed, place: Place) -> None:
-        times = {"queue": completed.queue_seconds, "compute": completed.compute_seconds}
+    def __init__(self, answered: Answered, place: Place) -> None:
+        times = {
+            "decode": answered.decode_seconds,
+            "queue": answered.completed.queue_seconds,
+            "compute": answered.completed.compute_seconds,
+            "encode": answered.encode_seconds,
+        }
         timing = ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in times.items())
-        super().__init__(body, headers=[(b"server-timing", timing.encode())])
+        super().__init__(answered.body, headers=[(b"server-timing", timing.encode())])
         self.place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,9 +1,7 @@
-"""The one line that every evaluation takes: decode, submit, encode."""
+"""What every evaluation route does: read the body, answer it, stop when the client leaves."""
 
 import asyncio
-import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -12,11 +10,11 @@ from starlette.types import Receive
 
 from mappings.errors import ProbmapError
 from schemas.errors import InvalidRequest
+from service.answering import answer
 from service.body import UnreadBody, read_body
-from service.engine.admission import Place
-from service.errors import DeadlineExceeded
+from service.content_encoding import asked_coding
 from service.responses import EvaluatedResponse
-from service.runtime import Runtime, runtime_of
+from service.runtime import runtime_of
 from service.wire.exchange import Exchange
 
 T = TypeVar("T")
@@ -39,47 +37,27 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
         raise UnreadBody(error) from None
     try:
         body = await read_body(
-            request.scope, request.receive, runtime.settings, exchange.media_types, place
+            request.scope,
+            request.receive,
+            runtime.settings,
+            exchange.media_types,
+            place,
+            runtime.transcode,
         )
-        work = _answered(request, runtime, exchange, body, place, deadline)
+        work = answer(
+            runtime,
+            exchange,
+            body,
+            place,
+            arrived=request.state.arrived,
+            deadline=deadline,
+            coding=asked_coding(",".join(request.headers.getlist("accept-encoding"))),
+        )
         del body
-        return await _while_connected(request.receive, work)
+        return EvaluatedResponse(await _while_connected(request.receive, work), place)
     except BaseException:
         place.release()
         raise
-
-
-async def _answered(
-    request: Request,
-    runtime: Runtime,
-    exchange: Exchange,
-    body: bytearray,
-    place: Place,
-    deadline: float | None,
-) -> Response:
-    size = len(body)
-    try:
-        async with asyncio.timeout_at(_on_loop(deadline)) as limit:
-            job = await runtime.transcode(size, partial(exchange.decode, body))
-            del body
-            request.state.job = job
-            if exchange.timeout_seconds is not None:
-                given = request.state.arrived + exchange.timeout_seconds
-                deadline = given if deadline is None else min(given, deadline)
-                limit.reschedule(_on_loop(deadline))
-            place.hold(job.bytes, job.rows)
-            completed = await runtime.engine.submit(job, deadline)
-            evaluation = completed.evaluation
-            estimate = exchange.answer_bytes(job, evaluation)
-            place.settle(job.answer_bytes + estimate)
-            encoded = await runtime.transcode(estimate, partial(exchange.encode, job, evaluation))
-            place.settle(encoded.size)
-            return EvaluatedResponse(encoded, completed, place)
-    except TimeoutError:
-        raise DeadlineExceeded(
-            "the answer was not ready within the time the request gave it; give it more, or ask "
-            "for less"
-        ) from None
 
 
 async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -115,10 +93,3 @@ def _deadline(request: Request) -> float | None:
         raise InvalidRequest.at(("header", "X-Request-Timeout-Ms"), message)
     arrived: float = request.state.arrived
     return arrived + int(given[:10]) / 1000
-
-
-def _on_loop(deadline: float | None) -> float | None:
-    """A time of time.monotonic as one of the event loop's clock."""
-    if deadline is None:
-        return None
-    return asyncio.get_running_loop().time() + deadline - time.monotonic()
