@@ -308,7 +308,7 @@ def test_seeds_keep_all_their_bits() -> None:
 def test_the_times_of_an_evaluation_are_told() -> None:
     timing = map_logits(logits=[1, 2], mapping="softmax").headers["server-timing"]
     parts = dict(part.strip().split(";dur=") for part in timing.split(","))
-    assert set(parts) == {"queue", "compute"}
+    assert set(parts) == {"decode", "queue", "compute", "encode"}
     assert all(float(milliseconds) >= 0 for milliseconds in parts.values())
 
 
