@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -64,12 +65,15 @@ def _formatter(prog: str) -> argparse.RawDescriptionHelpFormatter:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     for name, field in Settings.model_fields.items():
         meaning = " ".join((field.description or "").split())
+        # On its own, the flag of something that is on or off switches it on.
+        switch: dict[str, Any] = {"nargs": "?", "const": True} if field.annotation is bool else {}
         parser.add_argument(
             flag(name),
             dest=name,
             default=argparse.SUPPRESS,
             metavar=name.rpartition("_")[2].upper(),
             help=f"{meaning} [{field.default}; {variable(name)}]",
+            **switch,
         )
 
 

@@ -3,6 +3,7 @@
 ProbmapError             (mappings.errors) everything a client can cause
 ├── InvalidRequest       (schemas.errors)
 ├── MalformedBody        not JSON
+├── InvalidSharedMemory  a region that is not there, or not as large as it should be
 ├── TooLarge             over a limit, which the message names with its setting
 ├── BodyTimeout          the body did not arrive in time
 ├── UnsupportedMediaType, UnsupportedEncoding
@@ -25,6 +26,12 @@ class MalformedBody(ProbmapError):
     """The body is not what its media type says."""
 
     code = "malformed_body"
+
+
+class InvalidSharedMemory(ProbmapError):
+    """A shared memory region is not there, not as large as it should be, or not allowed."""
+
+    code = "invalid_shared_memory"
 
 
 class TooLarge(ProbmapError):
@@ -115,6 +122,7 @@ class Internal(ProbmapError):
 
 STATUS = {
     "malformed_body": 400,
+    "invalid_shared_memory": 400,
     "not_found": 404,
     "unknown_name": 404,
     "method_not_allowed": 405,

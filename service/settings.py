@@ -52,12 +52,18 @@ class Settings(BaseSettings):
     """Time after which a worker that does not move is given up and replaced, once (seconds)."""
     body_timeout_seconds: Seconds = 60.0
     """Time in which a request's body has to arrive (seconds)."""
+    stream_window: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Requests of one stream that are in flight at a time (a count)."""
+    stream_idle_seconds: Seconds = 300.0
+    """Time after which a stream is ended whose client sends nothing, or reads nothing (seconds)."""
     keep_alive_seconds: Annotated[int, Field(ge=1)] = 120
     """Time after which an idle connection is closed (seconds)."""
     grace_seconds: Annotated[int, Field(ge=0)] = 30
     """Time that accepted requests get to finish when the server is told to stop (seconds)."""
     codec_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that read and write large bodies (a count)."""
+    allow_shared_memory: bool = False
+    """Whether clients of the Open Inference Protocol may pass tensors by system shared memory."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe message to log: debug, info, warning or error."""
     log_format: Literal["text", "json"] = "text"

@@ -1,8 +1,10 @@
 """Admission: bounds what all requests together hold, whatever the endpoint."""
 
+import asyncio
 import math
 import time
 from collections import Counter
+from typing import Literal
 
 from mappings.errors import ProbmapError
 from service.errors import NotReady, Overloaded
@@ -10,6 +12,8 @@ from service.settings import Settings, raises
 
 MAX_RETRY_AFTER = 60
 """The longest wait that is advised (seconds)."""
+
+Resource = Literal["bytes", "rows"]
 
 SMOOTHING = 0.1
 """The weight of the newest request in the mean time for which places are held."""
@@ -25,42 +29,45 @@ class Admission:
         held_rows: rows of logits that wait or are being computed (a count).
         places: requests that have a place (a count).
         refused: how many requests were refused, by reason.
+        closing: set once nobody is let in any more.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.max_bytes = settings.max_inflight_bytes
-        self.max_rows = settings.max_inflight_rows
+        self.limits: dict[Resource, int] = {
+            "bytes": settings.max_inflight_bytes,
+            "rows": settings.max_inflight_rows,
+        }
         self.held_bytes = 0
         self.held_rows = 0
         self.places = 0
-        self.is_closed = False
+        self.closing = asyncio.Event()
         self.refused: Counter[str] = Counter()
         self._usual_seconds = 0.0
 
     def enter(self) -> "Place":
         """A place, which holds nothing yet; raises NotReady when the server is stopping."""
-        if self.is_closed:
+        if self.closing.is_set():
             raise self.refusal("draining", NotReady("the server is stopping; ask another one"))
         self.places += 1
         return Place(self)
 
     def close(self) -> None:
         """Lets nobody in any more."""
-        self.is_closed = True
+        self.closing.set()
 
     def refusal(self, reason: str, error: ProbmapError) -> ProbmapError:
         """The error of a refusal, counted."""
         self.refused[reason] += 1
         return error
 
-    def overloaded(self, reason: str, limit: int, setting: str) -> ProbmapError:
+    def overloaded(self, resource: Resource) -> ProbmapError:
         """The error of a budget that is used up."""
         wait = min(max(1, math.ceil(self._usual_seconds)), MAX_RETRY_AFTER)
         message = (
-            f"the server is busy: requests hold all of its {limit:,} {reason} "
-            f"({raises(setting)}); try again in {wait} s"
+            f"the server is busy: requests hold all of its {self.limits[resource]:,} {resource} "
+            f"({raises(f'max_inflight_{resource}')}); try again in {wait} s"
         )
-        return self.refusal(reason, Overloaded(message, wait))
+        return self.refusal(resource, Overloaded(message, wait))
 
     def left(self, seconds: float) -> None:
         """Notes how long a place was held."""
@@ -90,22 +97,35 @@ class Place:
         Raises:
             Overloaded: others hold too much for it.
         """
-        self.expect(size, rows)
+        reason = self._shortage(size, rows)
+        if reason is not None:
+            raise self._admission.overloaded(reason)
         self._admission.held_bytes += size - self.bytes
         self._admission.held_rows += rows - self.rows
         self.bytes, self.rows = size, rows
 
-    def expect(self, size: int, rows: int = 0) -> None:
-        """Raises Overloaded when the request could not hold so much now."""
+    def expect(self, size: int) -> None:
+        """Raises Overloaded when the request could not hold so many bytes now."""
+        reason = self._shortage(size, 0)
+        if reason is not None:
+            raise self._admission.overloaded(reason)
+
+    def fits(self, size: int) -> bool:
+        """Whether the request could hold so many bytes now."""
+        return self._shortage(size, 0) is None
+
+    def _shortage(self, size: int, rows: int) -> Resource | None:
+        """What there is too little of for a request to hold so much."""
         admission = self._admission
         other_bytes = admission.held_bytes - self.bytes
         other_rows = admission.held_rows - self.rows
-        if size > self.bytes and other_bytes and other_bytes + size > admission.max_bytes:
-            raise admission.overloaded("bytes", admission.max_bytes, "max_inflight_bytes")
+        if size > self.bytes and other_bytes and other_bytes + size > admission.limits["bytes"]:
+            return "bytes"
         # No room for a single row: that is known before the body is read for how many it has.
         wanted = max(rows, 1)
-        if wanted > self.rows and other_rows and other_rows + wanted > admission.max_rows:
-            raise admission.overloaded("rows", admission.max_rows, "max_inflight_rows")
+        if wanted > self.rows and other_rows and other_rows + wanted > admission.limits["rows"]:
+            return "rows"
+        return None
 
     def settle(self, size: int) -> None:
         """Sets what a computed request still holds: no rows, and whatever its answer takes."""

@@ -1,6 +1,6 @@
 """What every wire offers: a request's body becomes a job, the job's answer a body."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +40,7 @@ class Exchange(Protocol):
             before `decode`.
     """
 
-    media_types: Collection[str] | None
+    media_types: Sequence[str] | None
     timeout_seconds: float | None
 
     def decode(self, body: bytearray) -> Job:

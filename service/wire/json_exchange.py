@@ -1,6 +1,6 @@
 """The JSON wire: `/v1/map`, `/v1/sample` and `/v1/loss`."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from mappings.evaluation import Evaluation
 from schemas.request import Request
@@ -14,7 +14,7 @@ from service.wire.json_encode import answer_bytes, encode
 class JsonExchange:
     """A JSON request of one model, and its JSON answer."""
 
-    media_types: Collection[str] | None = MEDIA_TYPES
+    media_types: Sequence[str] | None = MEDIA_TYPES
     timeout_seconds: float | None = None
 
     def __init__(self, model: type[Request], settings: Settings) -> None:

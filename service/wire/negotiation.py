@@ -1,6 +1,6 @@
 """Which formats a request and its answer are in: Content-Type says the one, Accept the other."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from fastapi import Request as HttpRequest
 
@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[type[Request], Settings], Exchange]] = {
 class NegotiatedExchange:
     """A request in one format, and its answer in another or the same."""
 
-    media_types: Collection[str] | None = tuple(FORMATS)
+    media_types: Sequence[str] | None = tuple(FORMATS)
     timeout_seconds: float | None = None
 
     def __init__(self, reader: Exchange, writer: Exchange) -> None:

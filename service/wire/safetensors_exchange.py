@@ -1,6 +1,6 @@
 """The safetensors wire: `/v1/map`, `/v1/sample` and `/v1/loss` without a number as text."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from mappings.evaluation import Evaluation
 from schemas.request import Request
@@ -14,7 +14,7 @@ from service.wire.safetensors_encode import answer_bytes, encode
 class SafetensorsExchange:
     """A safetensors request of one model, and its safetensors answer."""
 
-    media_types: Collection[str] | None = (MEDIA_TYPE,)
+    media_types: Sequence[str] | None = (MEDIA_TYPE,)
     timeout_seconds: float | None = None
 
     def __init__(self, model: type[Request], settings: Settings) -> None:
