@@ -58,7 +58,9 @@ async def answer(
         DeadlineExceeded: the time is up, by `deadline` or by what the body says.
         ProbmapError: the request asks for what cannot be, or for more than there is room for.
     """
-    size = len(body)
+    size = len(body) + exchange.beside_bytes
+    job: Job | None = None
+    stages: dict[str, float] = {}
     try:
         async with asyncio.timeout_at(_on_loop(deadline)) as limit:
             started = time.monotonic()
@@ -83,12 +85,21 @@ async def answer(
                 )
             place.settle(encoded.size)
             encode_seconds = time.monotonic() - started
+            stages = {
+                "compute_input": decode_seconds,
+                "queue": completed.queue_seconds,
+                "compute_infer": completed.compute_seconds,
+                "compute_output": encode_seconds,
+            }
             return Answered(encoded, completed, decode_seconds, encode_seconds)
     except TimeoutError:
         raise DeadlineExceeded(
             "the answer was not ready within the time the request gave it; give it more, or ask "
             "for less"
         ) from None
+    finally:
+        if job is not None:
+            runtime.statistics.count(job, time.monotonic() - arrived, stages)
 
 
 def _on_loop(moment: float | None) -> float | None:

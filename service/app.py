@@ -12,7 +12,19 @@ from service.body import UnreadBody
 from service.documentation import document
 from service.middleware import RequestMiddleware
 from service.responses import error_response
-from service.routes import docs, health, loss, map, mappings, processors, sample, stream
+from service.routes import (
+    docs,
+    health,
+    loss,
+    map,
+    mappings,
+    oip,
+    oip_models,
+    oip_shared_memory,
+    processors,
+    sample,
+    stream,
+)
 from service.runtime import Runtime
 from service.settings import Settings
 from service.version import release
@@ -41,7 +53,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)
-    for route in (map, sample, loss, stream, mappings, processors, health, docs):
+    evaluations = (map, sample, loss, stream, oip)
+    for route in (*evaluations, oip_models, oip_shared_memory, mappings, processors, health, docs):
         app.include_router(route.router)
     # FastAPI means the document to be replaced in this way.
     app.openapi = partial(document, app)  # type: ignore[method-assign]

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from service.engine.admission import Admission
 from service.engine.engine import Engine
 from service.settings import Settings
+from service.statistics import Statistics
+from service.wire.shared_memory import Regions
 
 T = TypeVar("T")
 
@@ -23,7 +25,9 @@ class Runtime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.admission = Admission(settings)
-        self.engine = Engine(settings)
+        self.statistics = Statistics()
+        self.engine = Engine(settings, self.statistics.computed)
+        self.regions = Regions(settings.allow_shared_memory)
         self._codecs = ThreadPoolExecutor(settings.codec_threads, thread_name_prefix="codec")
 
     async def transcode(self, size: int, function: Callable[[], T]) -> T:

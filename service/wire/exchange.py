@@ -38,10 +38,12 @@ class Exchange(Protocol):
             None: whatever the header says.
         timeout_seconds: the time the request's body gave its answer; None: none, or not known
             before `decode`.
+        beside_bytes: what `decode` may read that is not in the body (bytes).
     """
 
     media_types: Sequence[str] | None
     timeout_seconds: float | None
+    beside_bytes: int
 
     def decode(self, body: bytearray) -> Job:
         """The job that a body asks for; may run on any thread.

@@ -16,6 +16,7 @@ class JsonExchange:
 
     media_types: Sequence[str] | None = MEDIA_TYPES
     timeout_seconds: float | None = None
+    beside_bytes: int = 0
 
     def __init__(self, model: type[Request], settings: Settings) -> None:
         self._model = model

@@ -41,6 +41,7 @@ class LineExchange:
 
     media_types: Sequence[str] | None = MEDIA_TYPES
     timeout_seconds: float | None = None
+    beside_bytes: int = 0
 
     def __init__(self, index: int, settings: Settings) -> None:
         self.index = index

@@ -28,6 +28,7 @@ class NegotiatedExchange:
 
     media_types: Sequence[str] | None = tuple(FORMATS)
     timeout_seconds: float | None = None
+    beside_bytes: int = 0
 
     def __init__(self, reader: Exchange, writer: Exchange) -> None:
         self._reader = reader

@@ -1,0 +1,61 @@
+"""The Open Inference Protocol's wire: one request to one model, and its answer."""
+
+from collections.abc import Sequence
+
+from mappings.base import Mapping
+from mappings.evaluation import Evaluation
+from service.engine.job import Job
+from service.settings import Settings
+from service.wire.exchange import Encoded
+from service.wire.oip_decode import decode
+from service.wire.oip_encode import answer_bytes, encode
+from service.wire.oip_message import Message
+from service.wire.oip_tensors import json_length
+from service.wire.shared_memory import Regions
+
+
+class OipExchange:
+    """A request to a mapping as JSON, as JSON with tensors behind it, or as one row of FP32."""
+
+    media_types: Sequence[str] | None = None
+    timeout_seconds: float | None = None
+
+    def __init__(
+        self, mapping: type[Mapping], lengths: list[str], settings: Settings, regions: Regions
+    ) -> None:
+        """Prepares to read a body.
+
+        Args:
+            mapping: the model that is asked.
+            lengths: every value of the request's header Inference-Header-Content-Length.
+            settings: the limits.
+            regions: of shared memory.
+        """
+        self._mapping = mapping
+        self._lengths = lengths
+        self._settings = settings
+        self._regions = regions
+        self._message: Message | None = None
+        self.beside_bytes = regions.bytes
+
+    def decode(self, body: bytearray) -> Job:
+        """The job that a body asks for."""
+        json_bytes = json_length(self._lengths, len(body))
+        job, message = decode(body, json_bytes, self._mapping, self._settings, self._regions)
+        self._message, self.timeout_seconds = message, message.timeout_seconds
+        return job
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the body was understood."""
+        return self._message is not None
+
+    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much is written besides what the evaluation already holds (bytes)."""
+        assert self._message is not None
+        return answer_bytes(self._message, job, evaluation)
+
+    def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
+        """The answer."""
+        assert self._message is not None
+        return encode(self._message, job, evaluation, self._settings, self._regions)
