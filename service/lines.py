@@ -10,18 +10,14 @@ from service.errors import BodyTimeout
 from service.settings import flag
 
 
-class LongLine:
-    """Stands for a line that was above the limit; its text was dropped."""
-
-
 async def lines(
     receive: Receive, limit: int, idle_seconds: float, ending: asyncio.Event
-) -> AsyncIterator[bytearray | LongLine]:
+) -> AsyncIterator[bytearray | None]:
     """The lines of a body as they come, without their ends; empty ones are left out.
 
     Args:
         receive: the request's, owned by who iterates.
-        limit: the longest line (bytes); of a longer one nothing is kept.
+        limit: the longest line (bytes); a longer one is dropped and comes as None.
         idle_seconds: how long the client may send nothing.
         ending: set when no more lines are to be read.
 
@@ -41,7 +37,7 @@ async def lines(
             line += memoryview(chunk)[start:end]
             start = end + 1
             if is_long or len(line) > limit:
-                yield LongLine()
+                yield None
             elif line.strip():
                 yield line
             line, is_long = bytearray(), False
@@ -51,7 +47,7 @@ async def lines(
         if not more:
             break
     if is_long:
-        yield LongLine()
+        yield None
     elif line.strip():
         yield line
 

@@ -1,72 +1,109 @@
-"""A stream of JSON lines: many requests over one connection, answered as they are ready."""
+"""A stream: many requests over one connection, answered as they are ready."""
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
 
 from mappings.errors import ProbmapError
 from service.answering import answer
 from service.engine.admission import Place
 from service.errors import Internal, NotReady, TooLarge
-from service.lines import LongLine, lines
 from service.runtime import Runtime
 from service.window import Window
-from service.wire.jsonl import LineExchange, closing
+from service.wire.exchange import Encoded, Exchange
 
 ROOM_SECONDS = 0.01
-"""How often a stream looks whether there is room for its next line (seconds)."""
-
-Parts = list[bytes | memoryview]
+"""How often a stream looks whether there is room for its next request (seconds)."""
 
 log = logging.getLogger("probmap.request")
 
 
-class LineStream:
-    """The requests of one stream, a bounded number of them in flight.
+class StreamedExchange(Exchange, Protocol):
+    """A request of a stream and its answer, which may be an error."""
+
+    def failed(self, error: ProbmapError, request_id: str) -> Encoded:
+        """The answer when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A request that has come.
 
     Attributes:
-        lines: how many have come (a count).
-        failed: how many of them were answered with an error (a count).
+        exchange: how to read and to answer it.
+        body: what came; None: more than the limit, so that it was dropped.
     """
 
+    exchange: StreamedExchange
+    body: bytearray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stream ended.
+
+    Attributes:
+        requests: how many there were (a count).
+        failed: how many of them were answered with an error (a count).
+        error: why it ended before its time; None: it did not.
+    """
+
+    requests: int
+    failed: int
+    error: ProbmapError | None
+
+
+class Stream:
+    """The requests of one connection, a bounded number of them in flight."""
+
     def __init__(self, runtime: Runtime, request_id: str, *, in_order: bool) -> None:
-        self.lines = 0
-        self.failed = 0
         self._runtime = runtime
         self._request_id = request_id
-        self._window: Window[tuple[Parts, Place]] = Window(
+        self._window: Window[tuple[Encoded, Place]] = Window(
             runtime.settings.stream_window, in_order=in_order
         )
         self._places: set[Place] = set()
+        self._requests = 0
+        self._failed = 0
         self._error: ProbmapError | None = None
 
-    async def read(self, receive: Receive) -> None:
-        """Starts a request for each line, no faster than answers are taken; owns `receive`."""
+    async def read(
+        self, arriving: AsyncIterator[Arrived], gone: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Starts each request, no faster than answers are taken.
+
+        Args:
+            arriving: the requests as they come; raises ClientDisconnect when the client leaves.
+            gone: called when all have come; returns when the client leaves.
+        """
         try:
-            await self._read(receive)
+            await self._start_all(arriving)
             self._window.complete()
-            # What comes behind the body, if anything, is that the client has left.
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await gone()
         except ClientDisconnect:
             pass
         finally:
             self._window.abandon()
 
-    async def answers(self) -> AsyncIterator[Parts]:
-        """The answers to all lines, and the closing line.
+    async def answers(self) -> AsyncIterator[Encoded]:
+        """The answers to all requests.
 
         Raises:
             ClientDisconnect: the client left.
         """
-        async for parts, place in self._window.results():
-            yield parts
+        async for encoded, place in self._window.results():
+            yield encoded
             self._release(place)
-        yield [closing(self.lines, self.failed, self._error, self._request_id)]
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended, once all answers are taken."""
+        return Ending(self._requests, self._failed, self._error)
 
     def close(self) -> None:
         """Stops all work, and gives back every place."""
@@ -74,24 +111,21 @@ class LineStream:
         for place in list(self._places):
             self._release(place)
 
-    async def _read(self, receive: Receive) -> None:
-        settings, admission = self._runtime.settings, self._runtime.admission
-        arriving = lines(
-            receive, settings.max_body_bytes, settings.stream_idle_seconds, admission.closing
-        )
+    async def _start_all(self, arriving: AsyncIterator[Arrived]) -> None:
+        admission = self._runtime.admission
         try:
-            async for line in arriving:
+            async for arrived in arriving:
                 await self._window.room()
-                place = await self._place(0 if isinstance(line, LongLine) else len(line))
-                self._window.start(self._answered(self.lines, line, place))
-                self.lines += 1
+                place = await self._place(len(arrived.body or b""))
+                self._window.start(self._answered(arrived, place))
+                self._requests += 1
             if admission.closing.is_set():
                 raise NotReady("the server is stopping; send what is left to another one")
         except ProbmapError as error:
             self._error = error
 
     async def _place(self, size: int) -> Place:
-        """A place that holds a line; waits for room: a stream is slowed, not refused."""
+        """A place that holds a body; waits for room: a stream is slowed, not refused."""
         place = self._runtime.admission.enter()
         self._places.add(place)
         while not place.fits(size):
@@ -103,23 +137,21 @@ class LineStream:
         self._places.discard(place)
         place.release()
 
-    async def _answered(
-        self, index: int, line: bytearray | LongLine, place: Place
-    ) -> tuple[Parts, Place]:
-        """The answer to a line, or the line of its error."""
-        exchange = LineExchange(index, self._runtime.settings)
+    async def _answered(self, arrived: Arrived, place: Place) -> tuple[Encoded, Place]:
+        """The answer to a request, or its error."""
         try:
-            if isinstance(line, LongLine):
+            if arrived.body is None:
                 limit = self._runtime.settings.max_body_bytes
-                raise TooLarge.over("the line is too long", "max_body_bytes", limit)
-            arrived = time.monotonic()
-            found = await answer(self._runtime, exchange, line, place, arrived=arrived)
-            return list(found.body.parts), place
+                raise TooLarge.over("this request is too large", "max_body_bytes", limit)
+            found = await answer(
+                self._runtime, arrived.exchange, arrived.body, place, arrived=time.monotonic()
+            )
+            return found.body, place
         except ProbmapError as error:
             told = error
-        # One line's failure is that line's alone.
+        # One request's failure is its own alone.
         except Exception:
-            log.exception("line %d of stream %s failed", index, self._request_id)
+            log.exception("a request of stream %s failed", self._request_id)
             told = Internal("the server failed; its log tells why, under this request_id")
-        self.failed += 1
-        return list(exchange.failed(told, self._request_id).parts), place
+        self._failed += 1
+        return arrived.exchange.failed(told, self._request_id), place

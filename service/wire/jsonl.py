@@ -78,9 +78,9 @@ class LineExchange:
         return b'{"index":%d,"id":%b,' % (self.index, orjson.dumps(self.id))
 
 
-def closing(lines: int, failed: int, error: ProbmapError | None, request_id: str) -> bytes:
+def closing(requests: int, failed: int, error: ProbmapError | None, request_id: str) -> bytes:
     """The last line of a stream: how many lines there were, and why it ended before its time."""
-    told: dict[str, Any] = {"done": error is None, "lines": lines, "failed": failed}
+    told: dict[str, Any] = {"done": error is None, "lines": requests, "failed": failed}
     if error is not None:
         told["error"] = problem(error, request_id)
     return orjson.dumps(told)
