@@ -23,6 +23,7 @@ from service.routes import (
     oip_shared_memory,
     processors,
     sample,
+    socket,
     stream,
 )
 from service.runtime import Runtime
@@ -53,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)
-    evaluations = (map, sample, loss, stream, oip)
+    evaluations = (map, sample, loss, stream, socket, oip)
     for route in (*evaluations, oip_models, oip_shared_memory, mappings, processors, health, docs):
         app.include_router(route.router)
     # FastAPI means the document to be replaced in this way.

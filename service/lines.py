@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from service.errors import BodyTimeout
 from service.settings import flag
@@ -28,10 +28,12 @@ async def lines(
     line = bytearray()
     is_long = False
     while True:
-        message = await _next_message(receive, idle_seconds, ending)
+        message = await next_message(receive, idle_seconds, ending)
         if message is None:
             return
-        chunk, more = message
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             line += memoryview(chunk)[start:end]
@@ -44,7 +46,7 @@ async def lines(
         line += memoryview(chunk)[start:]
         if len(line) > limit:
             line, is_long = bytearray(), True
-        if not more:
+        if not message.get("more_body", False):
             break
     if is_long:
         yield None
@@ -52,10 +54,19 @@ async def lines(
         yield line
 
 
-async def _next_message(
-    receive: Receive, idle_seconds: float, ending: asyncio.Event
-) -> tuple[bytes, bool] | None:
-    """The next part of the body and whether more is to come; None: it is time to end."""
+async def next_message(
+    receive: Receive, idle_seconds: float | None, ending: asyncio.Event
+) -> Message | None:
+    """The next message of a connection; None: it is time to end.
+
+    Args:
+        receive: the connection's.
+        idle_seconds: how long to wait for one; None: for any time.
+        ending: set when it is time to end.
+
+    Raises:
+        BodyTimeout: nothing came for too long.
+    """
     receiving = asyncio.ensure_future(receive())
     stopping = asyncio.ensure_future(ending.wait())
     try:
@@ -67,10 +78,7 @@ async def _next_message(
         if not receiving.done():
             receiving.cancel()
     if receiving in done:
-        message = receiving.result()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        return message.get("body", b""), message.get("more_body", False)
+        return receiving.result()
     if stopping in done:
         return None
     raise BodyTimeout(

@@ -87,7 +87,12 @@ def serve(settings: Settings) -> int:
         port=settings.port,
         loop="uvloop",
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body_bytes,
+        # Numbers hardly shrink; and what inflates has to be bounded.
+        ws_per_message_deflate=False,
+        # While a window is full nothing is read, pongs neither.
+        ws_ping_timeout=settings.stream_idle_seconds,
         log_config=None,
         access_log=False,
         server_header=False,
