@@ -21,7 +21,7 @@ HEADER = "Inference-Header-Content-Length"
 
 
 class Tensors:
-    """The tensors of one request, read when they are asked for."""
+    """The tensors of one request; out of the body and shared memory when they are asked for."""
 
     def __init__(
         self,
@@ -45,7 +45,6 @@ class Tensors:
             TooLarge: there is more in shared memory than a body may have.
         """
         self._body = body
-        self._settings = settings
         self._regions = regions
         self._inputs = inputs
         sizes = {name: given.binary_bytes or 0 for name, given in inputs.items()}
@@ -68,6 +67,11 @@ class Tensors:
         if shared > settings.max_body_bytes:
             message = f"the inputs have {shared:,} bytes in shared memory"
             raise TooLarge.over(message, "max_body_bytes", settings.max_body_bytes)
+        self._from_json = {
+            name: _from_json(given, settings)
+            for name, given in inputs.items()
+            if given.shared is None and given.binary_bytes is None
+        }
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of an input, in its shape."""
@@ -80,7 +84,7 @@ class Tensors:
         elif given.binary_bytes is not None:
             items = given.datatype.view(self._body, self._starts[name], count)
         else:
-            items = _from_json(given, count, self._settings)
+            items = self._from_json[name]
         return items.view(given.shape)
 
 
@@ -97,9 +101,9 @@ def _check_size(given: InputTensor) -> None:
         )
 
 
-def _from_json(given: InputTensor, count: int, settings: Settings) -> Tensor:
-    """The items that came as JSON numbers, flat or in rows, (count,)."""
-    loc = (*given.loc, "data")
+def _from_json(given: InputTensor, settings: Settings) -> Tensor:
+    """The items that came as JSON numbers, flat or in rows, as they are in a flat tensor."""
+    loc, count = (*given.loc, "data"), prod(given.shape)
     if not given.datatype.in_json:
         refuse(loc, f"cannot hold {given.datatype.name}; send it as binary data")
     found = numbers(given.data, loc, settings)
