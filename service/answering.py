@@ -93,10 +93,7 @@ async def answer(
             }
             return Answered(encoded, completed, decode_seconds, encode_seconds)
     except TimeoutError:
-        raise DeadlineExceeded(
-            "the answer was not ready within the time the request gave it; give it more, or ask "
-            "for less"
-        ) from None
+        raise DeadlineExceeded from None
     finally:
         if job is not None:
             runtime.statistics.count(job, time.monotonic() - arrived, stages)

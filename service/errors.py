@@ -107,6 +107,12 @@ class DeadlineExceeded(ProbmapError):
 
     code = "deadline_exceeded"
 
+    def __init__(self) -> None:
+        super().__init__(
+            "the answer was not ready within the time that the request gave it; give it more, or "
+            "ask for less"
+        )
+
 
 class OutOfMemory(ProbmapError):
     """The device cannot hold what the request needs, even row by row."""

@@ -101,7 +101,7 @@ class Worker:
         now = time.monotonic()
         late = [entry for entry in entries if entry.is_over(now)]
         if late:
-            self._deliver([(entry, DeadlineExceeded("the time is up")) for entry in late], None)
+            self._deliver([(entry, DeadlineExceeded()) for entry in late], None)
         if len(late) < len(entries):
             timely = [entry for entry in entries if entry not in late]
             self._compute(Batch(timely, self.device))
