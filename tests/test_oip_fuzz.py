@@ -190,7 +190,9 @@ def test_broken_requests_are_answered_or_refused(program: str) -> None:
         for _ in range(COUNT):
             given = mutated(dice, dice.choice(bodies))
             status = sent(connection, dice.choice(MODELS), given)
-            assert 200 <= status < 300 or 400 <= status < 500, (status, given)
+            # A mutation may leave the answer a microsecond.
+            is_late = status == 504 and b'"timeout"' in given[0]
+            assert 200 <= status < 300 or 400 <= status < 500 or is_late, (status, given)
             statuses[status] += 1
         grown = server.resident_bytes() - before
         assert grown < GROWTH, f"{grown / 2**20:.0f} MiB"

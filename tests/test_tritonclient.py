@@ -1,6 +1,7 @@
 """The unmodified tritonclient, sync and asyncio, against a running server."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from cases import built
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from oip_bodies import close, rows
-from server import RunningServer, running_server, shared_client
+from server import ROOT, RunningServer, running_server, shared_client
 
 Call = Callable[[Any], Any]
 
@@ -381,3 +382,17 @@ def test_a_client_made_request_body_can_be_sent_and_its_answer_parsed() -> None:
     header = int(response.headers["Inference-Header-Content-Length"])
     result = aio.parse_response_body(response.content, header_length=header)
     assert result.as_numpy("probabilities").tobytes() == WANTED.tobytes()
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLE = re.compile(r"<!-- tritonclient -->\n```python\n(.*?)```\n\n```text\n(.*?)```", re.S)
+
+
+def test_the_readmes_example_prints_what_it_says(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = EXAMPLE.findall(README)
+    program, printed = found
+    here = server.url.removeprefix("http://")
+    exec(program.replace("127.0.0.1:8000", here), {})
+    assert capsys.readouterr().out == printed
