@@ -424,3 +424,11 @@ def test_json_and_safetensors_hold_the_same_numbers() -> None:
     found = answered(post_binary("/v1/map", body({"logits": logits}, mapping="entmax")))
     answer: httpx.Response = post("/v1/map", logits=logits.tolist(), mapping="entmax")
     assert json.loads(answer.content)["probabilities"] == found["probabilities"].tolist()
+
+
+def test_a_header_of_another_protocol_does_not_move_the_numbers() -> None:
+    logits = random_logits(2, 5, torch.float64)
+    made = body({"logits": logits}, mapping="softmax")
+    response = post_binary("/v1/map", made, **{"inference-header-content-length": "5"})
+    wanted = evaluate(logits, built("softmax")).probabilities
+    assert same(answered(response)["probabilities"], wanted)

@@ -71,13 +71,12 @@ class Entry:
         """The tensor, as a view of the body whose data begin at `data`; never to be written to."""
         if self.start == self.stop:
             return torch.empty(self.shape, dtype=self.dtype)
-        buffer, offset = body, data + self.start
-        if offset % self.dtype.itemsize:
+        size, offset = self.stop - self.start, data + self.start
+        flat = torch.frombuffer(body, dtype=torch.uint8, count=size, offset=offset)
+        if flat.data_ptr() % self.dtype.itemsize:
             # Not every processor reads a number that lies across the words of its memory.
-            buffer, offset = body[offset : data + self.stop], 0
-        count = math.prod(self.shape)
-        flat = torch.frombuffer(buffer, dtype=self.dtype, count=count, offset=offset)
-        return flat.reshape(self.shape)
+            flat = flat.clone()
+        return flat.view(self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
