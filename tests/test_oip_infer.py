@@ -18,8 +18,11 @@ from mappings.processors.top_k import TopK
 from mappings.processors.top_p import TopP
 from mappings.registry import MAPPINGS
 from mappings.sampling import Draws
-from oip_bodies import HEADER, Sent, binary, close, infer, logits, outputs, parsed, rows
+from oip_bodies import HEADER, Sent, binary, body, close, infer, logits, outputs, parsed, rows
 from server import shared_client
+from service.settings import Settings
+from service.wire.oip_decode import decode
+from service.wire.shared_memory import Regions
 
 ROWS = rows(4, 33)
 DENSE: tuple[Output, ...] = (
@@ -403,3 +406,16 @@ def test_an_answer_says_how_long_it_is() -> None:
     response = infer("softmax", logits(ROWS), **binary("probabilities", "entropy"))
     assert int(response.headers["content-length"]) == len(response.content)
     assert "transfer-encoding" not in response.headers
+
+
+@pytest.mark.parametrize("lead", range(5))
+def test_logits_are_the_bodys_memory_where_that_is_aligned(lead: int) -> None:
+    content, headers = body(logits(ROWS), padding=lead)
+    whole = bytearray(content)
+    length = int(headers[HEADER])
+    start = torch.frombuffer(whole, dtype=torch.uint8).data_ptr()
+    job, _ = decode(whole, length, MAPPINGS["softmax"], Settings(), Regions(is_allowed=False))
+    is_view = job.logits.data_ptr() == start + length
+    assert is_view == ((start + length) % 4 == 0)
+    assert job.logits.data_ptr() % 4 == 0
+    assert job.logits.numpy().tobytes() == ROWS.tobytes()

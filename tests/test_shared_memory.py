@@ -221,10 +221,10 @@ def test_links_pipes_and_folders_are_no_objects(client: httpx.Client, shared: Pa
         ({"byte_size": -1}, "byte_size"),
         ({"byte_size": 1.0}, "byte_size"),
         ({"byte_size": None}, "byte_size"),
-        ({"byte_size": ROWS.nbytes + 1}, "smaller than the region"),
-        ({"byte_size": 2**63 - 1}, "smaller than the region"),
-        ({"offset": 1}, "smaller than the region"),
-        ({"offset": 2**63 - 1}, "smaller than the region"),
+        ({"byte_size": ROWS.nbytes + 1}, "has 1,600 bytes"),
+        ({"byte_size": 2**63 - 1}, "has 1,600 bytes"),
+        ({"offset": 1}, "has 1,600 bytes"),
+        ({"offset": 2**63 - 1}, "has 1,600 bytes"),
         ({"offset": -1}, "offset"),
         ({"offset": "0"}, "offset"),
         ({"key": None}, "key"),
@@ -369,7 +369,7 @@ def test_there_is_a_most_of_regions_and_unregistering_closes_them(
     assert client.post(f"{BASE}/unregister").status_code == 200
     assert open_files() <= before + 2
     for number in range(50):
-        refused(register(client, shared, byte_size=ROWS.nbytes + number + 1), "smaller")
+        refused(register(client, shared, byte_size=ROWS.nbytes + number + 1), "has 1,600 bytes")
     assert open_files() <= before + 2
 
 

@@ -17,6 +17,7 @@ from tritonclient.utils import InferenceServerException
 from answers import present
 from cases import built
 from mappings.evaluate import evaluate
+from mappings.evaluation import Output
 from mappings.registry import MAPPINGS
 from oip_bodies import close, rows
 from server import ROOT, RunningServer, running_server, shared_client
@@ -358,6 +359,46 @@ def test_requests_are_counted_and_timed(ask: Ask) -> None:
 def test_statistics_list_every_mapping(ask: Ask) -> None:
     told = ask(lambda client: client.get_inference_statistics())
     assert [entry["name"] for entry in told["model_stats"]] == list(MAPPINGS)
+
+
+def test_many_callers_each_get_their_own_rows_and_outputs(server: RunningServer) -> None:
+    """Callers of one batch key differ in rows and parameters, and in what they want answered."""
+    dice = np.random.default_rng(5)
+    names: list[Output] = ["probabilities", "log_probabilities", "entropy", "support_size"]
+    asked = [
+        (
+            rows(int(dice.integers(1, 5)), 40, seed=number),
+            dice.permutation(names)[: int(dice.integers(1, 4))].tolist(),
+            float(dice.uniform(1.1, 3)),
+        )
+        for number in range(120)
+    ]
+
+    async def one(client: Any, array: Any, wishes: list[str], alpha: float) -> Any:
+        outputs = [InferRequestedOutput(wish) for wish in wishes]
+        inputs = [tensor("logits", array)]
+        return await client.infer("entmax", inputs, outputs=outputs, parameters={"alpha": alpha})
+
+    async def together() -> list[Any]:
+        address = server.url.removeprefix("http://")
+        async with tritonclient.http.aio.InferenceServerClient(address) as client:
+            return await asyncio.gather(*(one(client, *each) for each in asked))
+
+    for (array, wishes, alpha), result in zip(asked, asyncio.run(together()), strict=True):
+        mapping = built({"name": "entmax", "alpha": alpha})
+        wanted = evaluate(torch.from_numpy(array), mapping, outputs=names)
+        assert [output["name"] for output in result.get_response()["outputs"]] == wishes
+        for wish in wishes:
+            expected = present(getattr(wanted, wish)).numpy()
+            assert result.as_numpy(wish).tobytes() == expected.tobytes(), wish
+
+
+def test_the_clients_own_concurrency_works(server: RunningServer) -> None:
+    address = server.url.removeprefix("http://")
+    with tritonclient.http.InferenceServerClient(address, concurrency=4) as client:
+        waiting = [client.async_infer("sparsemax", [tensor("logits", ROWS)]) for _ in range(16)]
+        for each in waiting:
+            assert each.get_result().as_numpy("probabilities").tobytes() == WANTED.tobytes()
 
 
 def test_models_cannot_be_loaded(ask: Ask) -> None:

@@ -121,7 +121,12 @@ class Regions:
             raise InvalidSharedMemory(f"{message} be; unregister some")
         region = Region(name, key, offset, size, _opened(key))
         weakref.finalize(region, os.close, region.descriptor)
-        region.check(0, size)
+        there = os.fstat(region.descriptor).st_size
+        if offset + size > there:
+            raise InvalidSharedMemory(
+                f"the shared memory object {shortened(key)} has {there:,} bytes, but the region "
+                f"would end at {offset + size:,}; make it larger, or the region smaller"
+            )
         self._regions[name] = region
 
     def unregister(self, name: str | None) -> None:
