@@ -1,10 +1,13 @@
 """Runs the server: the application under uvicorn, with a banner that says where it is."""
 
+import asyncio
 import os
+import shlex
 import signal
 import socket
 import sys
 import time
+from contextlib import nullcontext
 from types import FrameType
 
 import uvicorn
@@ -16,6 +19,7 @@ from service.app import create_app
 from service.engine.devices import devices
 from service.logs import configure
 from service.settings import Settings
+from service.unix_socket import unix_socket
 from service.version import release
 
 SWITCH_SECONDS = 0.001
@@ -33,24 +37,58 @@ class Server(uvicorn.Server):
     request it has let in is answered, or when the time for that is over.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: Settings) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        settings: Settings,
+        unix: socket.socket | None = None,
+    ) -> None:
+        """Prepares the server.
+
+        Args:
+            config: uvicorn's.
+            app: what is served.
+            settings: where to listen, and how long to take.
+            unix: a Unix socket to listen on as well.
+        """
         super().__init__(config)
         self._app = app
         self._settings = settings
+        self._unix = unix
         self._stop_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts listening, then prints the banner."""
         try:
-            await super().startup(sockets)
+            await super().startup([] if self._settings.no_tcp else sockets)
         except SystemExit:
             # uvicorn has said why it cannot listen; this says what to do.
             sys.stderr.write("probmap serve: --port (or PROBMAP_PORT) takes another port\n")
             raise
-        if self.started and self.servers:
+        if not self.started:
+            return
+        address = None
+        if self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
-            chosen = ", ".join(map(str, devices(self._settings.device)))
-            print_banner(f"http://{f'[{host}]' if ':' in host else host}:{port}", chosen)
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        if self._unix is not None:
+            loop = asyncio.get_running_loop()
+            self.servers.append(
+                await loop.create_unix_server(
+                    self._protocol, sock=self._unix, backlog=self.config.backlog
+                )
+            )
+        chosen = ", ".join(map(str, devices(self._settings.device)))
+        print_banner(address, self._settings.uds, chosen)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """What uvicorn answers one connection with."""
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to stop at the first signal; stops at once at the second."""
@@ -75,9 +113,12 @@ def serve(settings: Settings) -> int:
     """Serves until told to stop; returns the process's exit code.
 
     Raises:
-        ValueError: a chosen device is not there.
+        ValueError: a chosen device is not there, or the Unix socket's path is taken.
+        OSError: the Unix socket cannot be made.
     """
     devices(settings.device)
+    if settings.no_tcp and settings.uds is None:
+        raise ValueError("--no-tcp leaves nothing to listen on; give a Unix socket with --uds")
     configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     app = create_app(settings)
@@ -99,11 +140,12 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=SENDING_SECONDS,
     )
-    server = Server(config, app, settings)
     # uvicorn raises the signal that stopped it once more: to have stopped as told is no failure.
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
-    server.run()
+    with nullcontext() if settings.uds is None else unix_socket(settings.uds) as unix:
+        server = Server(config, app, settings, unix)
+        server.run()
     if server.started and not app.state.has_ended:
         # A worker is inside a computation that nothing can end but the end of the process.
         sys.stdout.flush()
@@ -111,15 +153,26 @@ def serve(settings: Settings) -> int:
     return 0 if server.started else 1
 
 
-def print_banner(address: str, device: str) -> None:
-    """Says what runs and where."""
-    lines = {
-        "address": address,
-        "docs": f"{address}/docs",
-        "playground": f"{address}/ (tries requests in the browser)",
+def print_banner(address: str | None, path: str | None, device: str) -> None:
+    """Says what runs and where.
+
+    Args:
+        address: of HTTP over TCP; None: there is none.
+        path: of the Unix socket; None: there is none.
+        device: what computes.
+    """
+    lines: dict[str, str] = {}
+    if address is not None:
+        lines |= {"address": address, "docs": f"{address}/docs"}
+        lines["playground"] = f"{address}/ (tries requests in the browser)"
+    base, over = address or "http://localhost", ""
+    if path is not None:
+        lines["socket"] = path
+        over = "" if address else f"--unix-socket {shlex.quote(path)} "
+    lines |= {
         "device": device,
-        "mappings": f"{len(MAPPINGS)}, listed at {address}/v1/mappings",
-        "try": f"curl {address}/v1/map -H 'Content-Type: application/json'"
+        "mappings": f"{len(MAPPINGS)}, listed at {base}/v1/mappings",
+        "try": f"curl {over}{base}/v1/map -H 'Content-Type: application/json'"
         ' -d \'{"logits": [0, 0.25, 0.5], "mapping": "sparsemax"}\'',
     }
     console = Console(soft_wrap=True, highlight=False)

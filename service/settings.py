@@ -23,6 +23,10 @@ class Settings(BaseSettings):
     """Address to listen on; 0.0.0.0 for every interface."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
+    uds: str | None = None
+    """Path of a Unix socket to listen on as well; it is made for the owner and the group."""
+    no_tcp: bool = False
+    """Listen on the Unix socket alone, not on host and port."""
     device: Annotated[str, Field(pattern=DEVICES)] = "auto"
     """Where to compute: auto (a GPU if there is one), cpu, cuda, or cuda:0,cuda:1."""
     max_body_bytes: Count = 128 << 20
@@ -34,7 +38,7 @@ class Settings(BaseSettings):
     max_elements: Count = 1 << 26
     """Most logits in one request, rows × longest row (a count)."""
     max_output_elements: Count = 1 << 24
-    """Most numbers in one JSON answer (a count)."""
+    """Most numbers in one answer (a count)."""
     max_inflight_bytes: Count = 1 << 30
     """Most memory that all requests together hold: bodies, logits and answers (bytes); beyond it
     they are answered 429."""
