@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from mappings.registry import MAPPINGS, PROCESSORS
 from schemas.problem import ProblemDocument
 from schemas.request import LossBody, MapBody, SampleBody
+from service.wire.jsonl import MEDIA_TYPES as LINES
 from service.wire.safetensors_decode import MEDIA_TYPE, REQUEST
 from service.wire.safetensors_encode import ANSWER
 from service.wire.safetensors_header import MAX_HEADER_BYTES
@@ -55,6 +56,31 @@ def answers(*failures: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI of what such a route answers beside its JSON, and of its errors."""
     content = {MEDIA_TYPE: {"schema": {**BINARY, "description": ANSWER_TENSORS}}}
     return {200: {"content": content}, **problems(HTTPStatus.NOT_ACCEPTABLE, *failures)}
+
+
+TEXT = {"schema": {"type": "string"}}
+
+LINES_BODY: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "order",
+            "in": "query",
+            "description": "Whether answers come in the order of the requests or as they are done.",
+            "schema": {"type": "string", "enum": ["input", "completion"], "default": "input"},
+        }
+    ],
+    "requestBody": {
+        "description": "A request a line: the fields of one of /v1/map, or of another by `op`.",
+        "content": dict.fromkeys(LINES, TEXT),
+    },
+}
+"""The OpenAPI of what a stream of lines takes."""
+
+
+def line_answers(*failures: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI of what a stream of lines answers, and of its errors."""
+    content = dict.fromkeys((LINES[0], "text/event-stream"), TEXT)
+    return {200: {"content": content}, **problems(*failures)}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

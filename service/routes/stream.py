@@ -12,7 +12,7 @@ from mappings.errors import ProbmapError
 from schemas.errors import InvalidRequest
 from service.body import UnreadBody, check_media_type
 from service.content_encoding import coding_of
-from service.documentation import problems
+from service.documentation import LINES_BODY, line_answers
 from service.errors import UnsupportedEncoding
 from service.lines import lines
 from service.runtime import Runtime, runtime_of
@@ -27,7 +27,12 @@ SMALL_BYTES = 32 << 10
 """Parts of a line up to this long together (bytes) are sent in one piece."""
 
 
-@router.post("/v1/stream", responses=problems(400, 413, 415, 422, 429, 503))
+@router.post(
+    "/v1/stream",
+    response_class=Response,
+    responses=line_answers(400, 413, 415, 422, 429, 503),
+    openapi_extra=LINES_BODY,
+)
 async def stream_lines(request: Request) -> Response:
     """Answers a request a line, as JSON lines or server-sent events, as they are ready."""
     runtime = runtime_of(request)
