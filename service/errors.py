@@ -2,7 +2,7 @@
 
 ProbmapError             (mappings.errors) everything a client can cause
 ├── InvalidRequest       (schemas.errors)
-├── MalformedBody        not JSON
+├── MalformedBody        not what its media type says
 ├── InvalidSharedMemory  a region that is not there, or not as large as it should be
 ├── TooLarge             over a limit, which the message names with its setting
 ├── BodyTimeout          the body did not arrive in time
