@@ -74,6 +74,7 @@ async def answer(
                 limit.reschedule(_on_loop(deadline))
             place.hold(job.bytes, job.rows)
             completed = await runtime.engine.submit(job, deadline)
+            runtime.metrics.computed(job.request.mapping.name, completed)
             started = time.monotonic()
             evaluation = completed.evaluation
             estimate = exchange.answer_bytes(job, evaluation)

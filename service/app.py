@@ -18,6 +18,7 @@ from service.routes import (
     loss,
     map,
     mappings,
+    metrics,
     oip,
     oip_models,
     oip_shared_memory,
@@ -55,7 +56,16 @@ def create_app(settings: Settings) -> FastAPI:
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     evaluations = (map, sample, loss, stream, socket, oip)
-    for route in (*evaluations, oip_models, oip_shared_memory, mappings, processors, health, docs):
+    for route in (
+        *evaluations,
+        oip_models,
+        oip_shared_memory,
+        mappings,
+        processors,
+        health,
+        metrics,
+        docs,
+    ):
         app.include_router(route.router)
     # FastAPI means the document to be replaced in this way.
     app.openapi = partial(document, app)  # type: ignore[method-assign]

@@ -1,20 +1,27 @@
 """What surrounds every request: its id, its log line, and its errors as problem documents."""
 
+import asyncio
 import logging
 import time
 import uuid
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.errors import NotReady
 from service.responses import error_response
+from service.telemetry import Metrics
 
 MAX_REQUEST_ID = 128
 """Characters of a request id taken from a client (a count)."""
 
 MAX_PATH = 200
 """Characters of a path that a log line repeats (a count)."""
+
+CLIENT_LEFT = 499
+"""The status that is logged when no answer was sent because nobody was there for it."""
 
 log = logging.getLogger("probmap.request")
 
@@ -46,7 +53,12 @@ class RequestMiddleware:
         try:
             await self.app(scope, receive, send_with_id)
         except ClientDisconnect:
-            status = 499
+            status = CLIENT_LEFT
+        except asyncio.CancelledError:
+            # The time in which the server had to stop is over.
+            if not status:
+                stopped = NotReady("the server stopped before this request was answered")
+                await error_response(stopped, request_id)(scope, receive, send_with_id)
         except Exception as error:
             # Whatever it is, the client gets a problem document; `error_response` logs it.
             if status:
@@ -54,19 +66,40 @@ class RequestMiddleware:
                 raise
             await error_response(error, request_id)(scope, receive, send_with_id)
         finally:
-            milliseconds = (time.monotonic() - started) * 1000
-            fields = {"request_id": request_id, "status": status, "ms": round(milliseconds, 3)}
-            # As it was sent: percent-encoded, so that no line break gets into the log.
-            path = scope.get("raw_path", b"")[:MAX_PATH].decode("ascii", "replace")
-            fields |= {"method": scope["method"], "path": path}
-            # Probes ask every few seconds: their lines would hide the others.
-            is_probe = "/health" in path
-            log.log(
-                logging.DEBUG if is_probe else logging.INFO,
-                "%(method)s %(path)s %(status)s %(ms).1f ms %(request_id)s",
-                fields,
-                extra={"fields": fields},
-            )
+            _tell(scope, status, time.monotonic() - started)
+
+
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    """Writes the log line of a request and counts it."""
+    state: dict[str, Any] = scope["state"]
+    route = getattr(scope.get("route"), "path", None)
+    failure = state.get("failure")
+    metrics: Metrics = scope["app"].state.runtime.metrics
+    metrics.request(route, scope["method"], status, seconds)
+    if failure is not None:
+        metrics.failure(failure)
+    if status == CLIENT_LEFT:
+        metrics.left()
+    # As it was sent: percent-encoded, so that no line break gets into the log.
+    path = scope.get("raw_path", b"")[:MAX_PATH].decode("ascii", "replace")
+    fields = {
+        "request_id": state["request_id"],
+        "method": scope["method"],
+        "route": route or path,
+        "code": status,
+        "ms": round(seconds * 1000, 3),
+        **state.get("asked", {}),
+    }
+    if failure is not None:
+        fields["error"] = failure
+    text = "%(method)s %(route)s %(code)s %(ms).1f ms %(request_id)s"
+    if "asked" in state:
+        text += " %(mapping)s %(rows)d × %(classes)d"
+    if failure is not None:
+        text += " %(error)s"
+    # Probes and collectors ask every few seconds: their lines would hide the others.
+    level = logging.DEBUG if route == "/metrics" or "/health" in path else logging.INFO
+    log.log(level, text, fields, extra={"fields": fields})
 
 
 def taken_or_made(given: str) -> str:

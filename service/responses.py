@@ -63,6 +63,12 @@ class ProblemResponse(BodyResponse):
         if isinstance(error, Overloaded | NotReady):
             headers = [*headers, (b"retry-after", b"%d" % error.retry_after)]
         super().__init__(body, status=STATUS[error.code], headers=headers)
+        self.code = error.code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response, and leaves the error's code where the request is logged."""
+        scope.setdefault("state", {})["failure"] = self.code
+        await super().__call__(scope, receive, send)
 
 
 class RefusedBodyResponse(ProblemResponse):

@@ -8,9 +8,11 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from service.engine.admission import Admission
+from service.engine.batch import Batch
 from service.engine.engine import Engine
 from service.settings import Settings
 from service.statistics import Statistics
+from service.telemetry import Metrics
 from service.wire.shared_memory import Regions
 
 T = TypeVar("T")
@@ -26,8 +28,10 @@ class Runtime:
         self.settings = settings
         self.admission = Admission(settings)
         self.statistics = Statistics()
-        self.engine = Engine(settings, self.statistics.computed)
+        self.metrics = Metrics()
+        self.engine = Engine(settings, self._computed)
         self.regions = Regions(settings.allow_shared_memory)
+        self.metrics.watch(self)
         self._codecs = ThreadPoolExecutor(settings.codec_threads, thread_name_prefix="codec")
 
     async def transcode(self, size: int, function: Callable[[], T]) -> T:
@@ -35,6 +39,10 @@ class Runtime:
         if size <= SMALL_BYTES:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._codecs, function)
+
+    def _computed(self, batch: Batch) -> None:
+        self.metrics.batch(batch)
+        self.statistics.computed(batch)
 
     def start(self) -> None:
         """Starts the engine, which gets ready by itself."""

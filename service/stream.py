@@ -119,6 +119,7 @@ class Stream:
                 place = await self._place(len(arrived.body or b""))
                 self._window.start(self._answered(arrived, place))
                 self._requests += 1
+                self._runtime.metrics.streamed.inc()
             if admission.closing.is_set():
                 raise NotReady("the server is stopping; send what is left to another one")
         except ProbmapError as error:
@@ -154,4 +155,5 @@ class Stream:
             log.exception("a request of stream %s failed", self._request_id)
             told = Internal("the server failed; its log tells why, under this request_id")
         self._failed += 1
+        self._runtime.metrics.failure(told.code)
         return arrived.exchange.failed(told, self._request_id), place

@@ -37,6 +37,10 @@ class LineClient:
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
 
+    def leave(self) -> None:
+        """Breaks the connection off, whatever is still to be sent."""
+        self._writer.transport.abort()
+
     async def send(self, *requests: Any) -> None:
         """Sends requests, a line each."""
         for request in requests:

@@ -10,12 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).parent.parent
 START_SECONDS = 60.0
@@ -91,6 +92,12 @@ def running_server(
             server.stop()
 
 
+def faulty_server(*flags: str) -> AbstractContextManager[RunningServer]:
+    """A server that has the mapping of tests/faults.py."""
+    program = (str(ROOT / "tests" / "faults.py"),)
+    return running_server(*flags, program=program, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
+
+
 @functools.cache
 def shared_server() -> RunningServer:
     """A server with the default settings, one for the whole test run."""
@@ -105,6 +112,18 @@ def shared_client() -> httpx.Client:
     client = httpx.Client(base_url=shared_server().url, timeout=120)
     atexit.register(client.close)
     return client
+
+
+def metric(server: RunningServer, name: str, **labels: str) -> float:
+    """A sample of /metrics, such as probmap_batch_rows_sum; summed over what is not named."""
+    text = httpx.get(f"{server.url}/metrics").text
+    found = [
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    return sum(found)
 
 
 def post(path: str, body: object = None, **fields: object) -> httpx.Response:

@@ -184,4 +184,4 @@ def test_a_server_told_to_stop_exits_with_0_after_its_work() -> None:
         assert server.stop() == 0
         lines = [line for line in server.output.splitlines() if line.startswith("{")]
         logged = [json.loads(line) for line in lines]
-        assert [line["status"] for line in logged if line.get("path") == "/v1/map"] == [200]
+        assert [line["code"] for line in logged if line.get("route") == "/v1/map"] == [200]

@@ -276,6 +276,7 @@ def test_who_leaves_a_stream_ends_its_work(server: RunningServer) -> None:
             for _ in range(500):
                 await anext(answers)
             sending.cancel()
+            client.leave()
         await until(lambda: metric(server, "probmap_inflight_bytes") == 0)
 
     ran(use())

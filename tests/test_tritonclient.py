@@ -1,7 +1,9 @@
 """The unmodified tritonclient, sync and asyncio, against a running server."""
 
 import asyncio
+import gc
 import re
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -47,7 +49,15 @@ def ask(server: RunningServer, request: pytest.FixtureRequest) -> Callable[[Call
         async with tritonclient.http.aio.InferenceServerClient(address) as client:
             return await call(client)
 
-    return lambda call: asyncio.run(once(call))
+    def ran(call: Call) -> Any:
+        with warnings.catch_warnings():
+            # It drops some answers unread, and aiohttp says so when they are collected.
+            warnings.filterwarnings("ignore", "Unclosed connection", ResourceWarning)
+            answer = asyncio.run(once(call))
+            gc.collect()
+            return answer
+
+    return ran
 
 
 def tensor(name: str, array: Any, *, binary: bool = True) -> InferInput:

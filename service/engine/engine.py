@@ -14,9 +14,6 @@ from service.engine.worker import Worker
 from service.errors import NotReady
 from service.settings import Settings
 
-STILL_SECONDS = 1.5
-"""How long a worker may show no movement before the server is not ready (seconds)."""
-
 WATCH_SECONDS = 0.25
 """How often workers are looked at (seconds)."""
 
@@ -71,11 +68,8 @@ class Engine:
     @property
     def is_ready(self) -> bool:
         """Whether what is submitted now will be computed."""
-        workers = self.workers
-        return not self._is_draining and all(
-            worker.is_warm and worker.is_alive and worker.still_seconds < STILL_SECONDS
-            for worker in workers
-        )
+        ready = all(worker.is_warm and worker.is_moving for worker in self.workers)
+        return ready and not self._is_draining
 
     @property
     def is_beyond_repair(self) -> bool:

@@ -23,6 +23,9 @@ TURN_SECONDS = 0.02
 IDLE_SECONDS = 0.25
 """How often an idle worker shows that it lives (seconds)."""
 
+STILL_SECONDS = 1.5
+"""How long a worker may show no movement before the server is not ready (seconds)."""
+
 Deliver = Callable[[Sequence[tuple[Entry, Outcome]], Batch | None], None]
 """Takes what became of jobs, and the batch where it was computed to its end; on any thread."""
 
@@ -56,6 +59,11 @@ class Worker:
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it lives and has shown a sign of that of late."""
+        return self.is_alive and self.still_seconds < STILL_SECONDS
 
     @property
     def still_seconds(self) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -13,6 +14,7 @@ from schemas.errors import InvalidRequest
 from service.answering import answer
 from service.body import UnreadBody, read_body
 from service.content_encoding import asked_coding
+from service.engine.job import Job
 from service.responses import EvaluatedResponse
 from service.runtime import runtime_of
 from service.wire.exchange import Exchange
@@ -51,6 +53,7 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
             place,
             arrived=request.state.arrived,
             deadline=deadline,
+            decoded=partial(_note, request),
             coding=asked_coding(",".join(request.headers.getlist("accept-encoding"))),
         )
         del body
@@ -58,6 +61,12 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
     except BaseException:
         place.release()
         raise
+
+
+def _note(request: Request, job: Job) -> None:
+    """Leaves what is asked where the request is logged: its size, never its logits."""
+    name = job.request.mapping.name
+    request.state.asked = {"mapping": name, "rows": job.rows, "classes": job.classes}
 
 
 async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -1,0 +1,211 @@
+"""Metrics of a running server, for Prometheus to collect."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from service.engine.batch import Batch
+from service.engine.job import Completed
+from service.version import release
+
+if TYPE_CHECKING:
+    from service.runtime import Runtime
+
+SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+"""Bounds of the histograms of durations (seconds)."""
+
+ROWS = tuple(float(1 << power) for power in range(0, 17, 2))
+"""Bounds of the histogram of rows (a count)."""
+
+ELEMENTS = tuple(float(1 << power) for power in range(6, 27, 2))
+"""Bounds of the histogram of elements (a count)."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+OTHER = "other"
+"""Stands for every method, and every path, that is none of ours."""
+
+
+class Metrics:
+    """What is counted as it happens; every label has few values, whatever callers send."""
+
+    def __init__(self) -> None:
+        # When each series began doubles their number, and nothing that reads them needs it.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        self.registry = registry
+        self.requests = Histogram(
+            "probmap_request_duration_seconds",
+            "Requests, from arrival to the end of the answer.",
+            ("route", "method", "code"),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.queue = Histogram(
+            "probmap_queue_duration_seconds",
+            "How long a request waited to be computed.",
+            ("mapping",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.compute = Histogram(
+            "probmap_compute_duration_seconds",
+            "How long a batch was computed.",
+            ("mapping",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.batch_requests = Histogram(
+            "probmap_batch_requests",
+            "Requests that were computed together.",
+            buckets=ROWS,
+            registry=registry,
+        )
+        self.batch_rows = Histogram(
+            "probmap_batch_rows",
+            "Rows that were computed together.",
+            buckets=ROWS,
+            registry=registry,
+        )
+        self.batch_elements = Histogram(
+            "probmap_batch_elements",
+            "Logits that were computed together.",
+            buckets=ELEMENTS,
+            registry=registry,
+        )
+        self.failed = Counter(
+            "probmap_failed",
+            "Requests answered with an error, by its code.",
+            ("reason",),
+            registry=registry,
+        )
+        self.cancelled = Counter(
+            "probmap_cancelled",
+            "Requests whose caller left (disconnected) or whose time was up (deadline).",
+            ("reason",),
+            registry=registry,
+        )
+        self.streamed = Counter(
+            "probmap_streamed_requests",
+            "Requests that came in streams and on WebSockets.",
+            registry=registry,
+        )
+        for reason in ("disconnected", "deadline"):
+            self.cancelled.labels(reason)
+
+    def watch(self, runtime: "Runtime") -> None:
+        """Reads the state of a runtime whenever the metrics are collected."""
+        self.registry.register(State(runtime))
+
+    def request(self, route: str | None, method: str, code: int, seconds: float) -> None:
+        """Notes a request that was answered.
+
+        Args:
+            route: the template of its path; None: there is no such route.
+            method: of HTTP.
+            code: the status; 499 when the client left.
+            seconds: from arrival to the end of the answer.
+        """
+        known = method if method in METHODS else OTHER
+        self.requests.labels(route or OTHER, known, str(code)).observe(seconds)
+
+    def batch(self, batch: Batch) -> None:
+        """Notes a batch that was computed."""
+        mapping = batch.entries[0].job.request.mapping.name
+        self.compute.labels(mapping).observe(batch.seconds)
+        self.batch_requests.observe(len(batch.entries))
+        self.batch_rows.observe(batch.rows)
+        self.batch_elements.observe(batch.elements)
+
+    def computed(self, mapping: str, completed: Completed) -> None:
+        """Notes a request that was computed."""
+        self.queue.labels(mapping).observe(completed.queue_seconds)
+
+    def failure(self, code: str) -> None:
+        """Notes a request that was answered with an error of this code."""
+        self.failed.labels(code).inc()
+        if code == "deadline_exceeded":
+            self.cancelled.labels("deadline").inc()
+
+    def left(self) -> None:
+        """Notes a request whose caller left before its answer."""
+        self.cancelled.labels("disconnected").inc()
+
+
+class State(Collector):
+    """What a runtime holds at the moment it is asked."""
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+
+    def collect(self) -> Iterator[Metric]:
+        """One family of metrics after the other."""
+        engine, admission = self._runtime.engine, self._runtime.admission
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "probmap_queue_rows": ("Rows that wait to be computed.", lambda: engine.line.rows),
+            "probmap_queue_requests": (
+                "Requests and unfinished batches that wait to be computed.",
+                lambda: len(engine.line),
+            ),
+            "probmap_inflight_requests": (
+                "Requests that were let in and are not answered yet.",
+                lambda: admission.places,
+            ),
+            "probmap_inflight_rows": (
+                "Rows that wait or are being computed.",
+                lambda: admission.held_rows,
+            ),
+            "probmap_inflight_bytes": (
+                "Bodies, logits and answers that requests hold.",
+                lambda: admission.held_bytes,
+            ),
+            "probmap_ready": ("Whether the server is ready.", lambda: engine.is_ready),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(name, text, value=float(value()))
+        rejected = CounterMetricFamily(
+            "probmap_rejected", "Requests that were not let in.", labels=("reason",)
+        )
+        for reason in ("bytes", "rows", "draining"):
+            rejected.add_metric((reason,), admission.refused[reason])
+        yield rejected
+        yield CounterMetricFamily(
+            "probmap_worker_restarts", "Workers that were replaced.", value=engine.restarts
+        )
+        up = GaugeMetricFamily("probmap_worker_up", "Whether a worker moves.", labels=("device",))
+        for worker in engine.workers:
+            up.add_metric((str(worker.device),), float(worker.is_moving))
+        yield up
+        yield from self._memory()
+        build = GaugeMetricFamily(
+            "probmap_build_info", "Which probmap and torch run.", labels=("version", "torch")
+        )
+        build.add_metric((release(), torch.__version__), 1.0)
+        yield build
+
+    def _memory(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "probmap_device_memory_bytes", "Memory on a CUDA device.", labels=("device", "kind")
+        )
+        for worker in self._runtime.engine.workers:
+            if worker.device.type == "cuda":
+                device = str(worker.device)
+                family.add_metric((device, "allocated"), torch.cuda.memory_allocated(device))
+                family.add_metric((device, "reserved"), torch.cuda.memory_reserved(device))
+        yield family
