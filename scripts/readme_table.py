@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from prometheus_client.metrics import MetricWrapperBase
 from pydantic_core import PydanticUndefined
 
 from schemas.description import (
@@ -11,6 +12,7 @@ from schemas.description import (
     describe_all,
     describe_all_processors,
 )
+from service.runtime import Runtime
 from service.settings import Settings, flag
 
 README = Path(__file__).parents[1] / "README.md"
@@ -22,6 +24,7 @@ def rendered(text: str) -> str:
         "mappings": mapping_table(),
         "processors": processor_table(),
         "settings": settings_table(),
+        "metrics": metrics_table(),
     }
     for name, lines in tables.items():
         start, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
@@ -86,6 +89,27 @@ def settings_table() -> list[str]:
         default = "" if field.default is PydanticUndefined else f"`{field.default}`"
         meaning = " ".join((field.description or "").split())
         lines.append(f"| `{flag(name)}` | {default} | {_cell(meaning)} |")
+    return lines
+
+
+def metrics_table() -> list[str]:
+    """One line a metric of the server's own."""
+    lines = ["| metric | kind | labels | what it tells |", "|---|---|---|---|"]
+    metrics = Runtime(Settings(device="cpu")).metrics
+    observed = {
+        collector._name: collector._labelnames
+        for collector in vars(metrics).values()
+        if isinstance(collector, MetricWrapperBase)
+    }
+    for family in metrics.registry.collect():
+        if not family.name.startswith("probmap_"):
+            continue
+        known = observed.get(family.name, getattr(family, "_labelnames", ()))
+        named = ", ".join(f"`{name}`" for name in known)
+        suffix = "_total" if family.type == "counter" else ""
+        lines.append(
+            f"| `{family.name}{suffix}` | {family.type} | {named} | {_cell(family.documentation)} |"
+        )
     return lines
 
 

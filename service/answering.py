@@ -8,9 +8,10 @@ from functools import partial
 
 from service.content_encoding import compressed
 from service.engine.admission import Place
-from service.engine.job import Completed, Job
+from service.engine.job import Job
 from service.errors import DeadlineExceeded
 from service.runtime import Runtime
+from service.stages import Stage
 from service.wire.exchange import Encoded, Exchange
 
 
@@ -20,15 +21,11 @@ class Answered:
 
     Attributes:
         body: what to send.
-        completed: the evaluation, with its times.
-        decode_seconds: what reading the request's body took.
-        encode_seconds: what writing the answer's took.
+        stages: decode, queue, compute and encode, in this order.
     """
 
     body: Encoded
-    completed: Completed
-    decode_seconds: float
-    encode_seconds: float
+    stages: tuple[Stage, ...]
 
 
 async def answer(
@@ -60,21 +57,25 @@ async def answer(
     """
     size = len(body) + exchange.beside_bytes
     job: Job | None = None
-    stages: dict[str, float] = {}
+    stages: tuple[Stage, ...] = ()
     try:
         async with asyncio.timeout_at(_on_loop(deadline)) as limit:
             started = time.monotonic()
             job = await runtime.transcode(size, partial(exchange.decode, body))
             del body
-            decode_seconds = time.monotonic() - started
+            decode = Stage("decode", started, time.monotonic() - started)
             decoded(job)
             if exchange.timeout_seconds is not None:
                 given = arrived + exchange.timeout_seconds
                 deadline = given if deadline is None else min(given, deadline)
                 limit.reschedule(_on_loop(deadline))
             place.hold(job.bytes, job.rows)
+            started = time.monotonic()
             completed = await runtime.engine.submit(job, deadline)
             runtime.metrics.computed(job.request.mapping.name, completed)
+            queue = Stage("queue", started, completed.queue_seconds)
+            begun = started + completed.queue_seconds
+            compute = Stage("compute", begun, completed.compute_seconds)
             started = time.monotonic()
             evaluation = completed.evaluation
             estimate = exchange.answer_bytes(job, evaluation)
@@ -85,14 +86,9 @@ async def answer(
                     encoded.size, partial(compressed, encoded, coding)
                 )
             place.settle(encoded.size)
-            encode_seconds = time.monotonic() - started
-            stages = {
-                "compute_input": decode_seconds,
-                "queue": completed.queue_seconds,
-                "compute_infer": completed.compute_seconds,
-                "compute_output": encode_seconds,
-            }
-            return Answered(encoded, completed, decode_seconds, encode_seconds)
+            encode = Stage("encode", started, time.monotonic() - started)
+            stages = (decode, queue, compute, encode)
+            return Answered(encoded, stages)
     except TimeoutError:
         raise DeadlineExceeded from None
     finally:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import NotReady
 from service.responses import error_response
-from service.telemetry import Metrics
+from service.runtime import Runtime
 
 MAX_REQUEST_ID = 128
 """Characters of a request id taken from a client (a count)."""
@@ -74,7 +74,8 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
     state: dict[str, Any] = scope["state"]
     route = getattr(scope.get("route"), "path", None)
     failure = state.get("failure")
-    metrics: Metrics = scope["app"].state.runtime.metrics
+    runtime: Runtime = scope["app"].state.runtime
+    metrics = runtime.metrics
     metrics.request(route, scope["method"], status, seconds)
     if failure is not None:
         metrics.failure(failure)
@@ -92,14 +93,37 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
     }
     if failure is not None:
         fields["error"] = failure
+    if runtime.tracing is not None and not _is_probe(route):
+        name = f"{scope['method']} {route}" if route else scope["method"]
+        stages, headers = state.get("stages", ()), dict(Headers(scope=scope))
+        runtime.tracing.record(headers, name, _attributes(fields, route), state["arrived"], stages)
     text = "%(method)s %(route)s %(code)s %(ms).1f ms %(request_id)s"
     if "asked" in state:
         text += " %(mapping)s %(rows)d × %(classes)d"
     if failure is not None:
         text += " %(error)s"
     # Probes and collectors ask every few seconds: their lines would hide the others.
-    level = logging.DEBUG if route == "/metrics" or "/health" in path else logging.INFO
+    level = logging.DEBUG if _is_probe(route) else logging.INFO
     log.log(level, text, fields, extra={"fields": fields})
+
+
+def _is_probe(route: str | None) -> bool:
+    return route is not None and (route == "/metrics" or "/health" in route)
+
+
+def _attributes(fields: dict[str, Any], route: str | None) -> dict[str, Any]:
+    """What a span tells of a request, in OpenTelemetry's names where it has one."""
+    named = {
+        "http.request.method": fields["method"],
+        "http.response.status_code": fields["code"],
+        "http.route": route,
+        "error.type": fields.get("error"),
+        "probmap.request_id": fields["request_id"],
+        "probmap.mapping": fields.get("mapping"),
+        "probmap.rows": fields.get("rows"),
+        "probmap.classes": fields.get("classes"),
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def taken_or_made(given: str) -> str:

@@ -95,13 +95,9 @@ class EvaluatedResponse(BodyResponse):
     """An evaluation, with the times it took; its place is given back once it is sent."""
 
     def __init__(self, answered: Answered, place: Place) -> None:
-        times = {
-            "decode": answered.decode_seconds,
-            "queue": answered.completed.queue_seconds,
-            "compute": answered.completed.compute_seconds,
-            "encode": answered.encode_seconds,
-        }
-        timing = ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in times.items())
+        timing = ", ".join(
+            f"{stage.name};dur={stage.seconds * 1000:.3f}" for stage in answered.stages
+        )
         super().__init__(answered.body, headers=[(b"server-timing", timing.encode())])
         self.place = place
 

@@ -13,6 +13,7 @@ from service.engine.engine import Engine
 from service.settings import Settings
 from service.statistics import Statistics
 from service.telemetry import Metrics
+from service.tracing import Tracing
 from service.wire.shared_memory import Regions
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ class Runtime:
         self.admission = Admission(settings)
         self.statistics = Statistics()
         self.metrics = Metrics()
+        self.tracing = None if settings.traces == "off" else Tracing()
         self.engine = Engine(settings, self._computed)
         self.regions = Regions(settings.allow_shared_memory)
         self.metrics.watch(self)
@@ -61,6 +63,8 @@ class Runtime:
     async def close(self) -> bool:
         """Ends the threads; returns whether all of them ended in time."""
         ended = await self.engine.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         self._codecs.shutdown(wait=ended, cancel_futures=True)
         return ended
 

@@ -19,6 +19,7 @@ from service.app import create_app
 from service.engine.devices import devices
 from service.logs import configure
 from service.settings import Settings
+from service.tracing import check_installed
 from service.unix_socket import unix_socket
 from service.version import release
 
@@ -113,10 +114,12 @@ def serve(settings: Settings) -> int:
     """Serves until told to stop; returns the process's exit code.
 
     Raises:
-        ValueError: a chosen device is not there, or the Unix socket's path is taken.
+        ValueError: a chosen device or what sends traces is not there, or the Unix socket's path
+            is taken.
         OSError: the Unix socket cannot be made.
     """
     devices(settings.device)
+    check_installed(settings)
     if settings.no_tcp and settings.uds is None:
         raise ValueError("--no-tcp leaves nothing to listen on; give a Unix socket with --uds")
     configure(settings)

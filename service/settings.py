@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     """Threads that read and write large bodies (a count)."""
     allow_shared_memory: bool = False
     """Whether clients of the Open Inference Protocol may pass tensors by system shared memory."""
+    traces: Literal["off", "otlp"] = "off"
+    """Where spans of requests go: off, or otlp for a collector of OpenTelemetry, which the
+    environment variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_SERVICE_NAME name."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe message to log: debug, info, warning or error."""
     log_format: Literal["text", "json"] = "text"

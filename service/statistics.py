@@ -2,13 +2,24 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from service.engine.batch import Batch
 from service.engine.job import Job
+from service.stages import Stage
 
 MAX_SIZES = 64
 """Sizes of batches that are counted apart (a count), the first that come."""
+
+
+NAMES = {
+    "decode": "compute_input",
+    "queue": "queue",
+    "compute": "compute_infer",
+    "encode": "compute_output",
+}
+"""What the extension calls the stages of an answer."""
 
 
 @dataclass(slots=True)
@@ -84,13 +95,13 @@ class Statistics:
         if batch.rows in found.batches or len(found.batches) < MAX_SIZES:
             found.batches.setdefault(batch.rows, Duration()).add(batch.seconds)
 
-    def count(self, job: Job, seconds: float, stages: dict[str, float]) -> None:
+    def count(self, job: Job, seconds: float, stages: Sequence[Stage]) -> None:
         """Counts a request that was answered, or with no stages one that was not.
 
         Args:
             job: what it asked for.
             seconds: from its arrival on.
-            stages: the time in each stage of `InferenceStatistics` (seconds).
+            stages: of its answer.
         """
         found = self._by_mapping[job.request.mapping.name]
         if not stages:
@@ -99,8 +110,8 @@ class Statistics:
         found.last_inference = time.time_ns() // 1_000_000
         found.inference_count += job.rows
         found.inference_stats.success.add(seconds)
-        for stage, taken in stages.items():
-            getattr(found.inference_stats, stage).add(taken)
+        for stage in stages:
+            getattr(found.inference_stats, NAMES[stage.name]).add(stage.seconds)
 
     def failed(self, name: str, seconds: float) -> None:
         """Counts a request that was not even understood."""

@@ -57,7 +57,9 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
             coding=asked_coding(",".join(request.headers.getlist("accept-encoding"))),
         )
         del body
-        return EvaluatedResponse(await _while_connected(request.receive, work), place)
+        answered = await _while_connected(request.receive, work)
+        request.state.stages = answered.stages
+        return EvaluatedResponse(answered, place)
     except BaseException:
         place.release()
         raise
