@@ -83,7 +83,7 @@ def show_batches(server: RunningServer) -> None:
         answers = asyncio.run(load)
         after = [metric(server, f"probmap_batch_rows_{part}") for part in ("sum", "count")]
         mean = (after[0] - before[0]) / (after[1] - before[1])
-        table.add_row(mapping, f"{rate_of(answers, 200):.0f}", f"{mean:.1f}")
+        table.add_row(mapping, f"{rate_of(answers, 200, PEAK_SECONDS):.0f}", f"{mean:.1f}")
     console.print(table)
 
 
@@ -95,16 +95,16 @@ def show_overload(server: RunningServer) -> None:
     asyncio.run(waiting_callers(server.port, request, MAX_ROWS, 2.0))
     memory = server.resident_bytes()
     peak = asyncio.run(waiting_callers(server.port, request, MAX_ROWS, PEAK_SECONDS))
-    rate = rate_of(peak, 200)
+    rate = rate_of(peak, 200, PEAK_SECONDS)
     load = asyncio.run(steady_callers(server.port, request, OVERLOAD * rate, OVERLOAD_SECONDS))
     time.sleep(2)
     table = Table(title=f"{OVERLOAD} × overload for {OVERLOAD_SECONDS:.0f} s, perturb_max, normal")
     for name in ("", "at the peak", "overloaded", "ratio"):
         table.add_column(name, justify="right")
-    good = rate_of(load, 200)
+    good = rate_of(load, 200, OVERLOAD_SECONDS)
     table.add_row("answered/s", f"{rate:.0f}", f"{good:.0f}", f"{good / rate:.0%}")
-    refused = rate_of(load, 429)
-    table.add_row("refused/s", f"{rate_of(peak, 429):.0f}", f"{refused:.0f}", "")
+    refused = rate_of(load, 429, OVERLOAD_SECONDS)
+    table.add_row("refused/s", f"{rate_of(peak, 429, PEAK_SECONDS):.0f}", f"{refused:.0f}", "")
     p99 = [quantile(answers, 200, 0.99) for answers in (peak, load)]
     table.add_row("p99 (s)", f"{p99[0]:.2f}", f"{p99[1]:.2f}", f"{p99[1] / p99[0]:.0%}")
     refusal = quantile(load, 429, 0.99)

@@ -100,10 +100,9 @@ async def steady_callers(port: int, request: bytes, rate: float, seconds: float)
     return all_of_them.answers
 
 
-def rate_of(answers: list[Answer], status: int, skip: float = 0.0) -> float:
-    """Answers of a status a second, those of the first `skip` seconds left out."""
-    counted = [one.at for one in answers if one.status == status and one.at >= skip]
-    return len(counted) / (max(one.at for one in answers) - skip)
+def rate_of(answers: list[Answer], status: int, seconds: float) -> float:
+    """Answers of a status a second, over the seconds in which requests were made."""
+    return sum(one.status == status and one.at <= seconds for one in answers) / seconds
 
 
 def quantile(answers: list[Answer], status: int, share: float) -> float:
