@@ -1,7 +1,9 @@
 """Runs the server: the application under uvicorn, with a banner that says where it is."""
 
 import asyncio
+import logging
 import os
+import resource
 import shlex
 import signal
 import socket
@@ -26,6 +28,8 @@ from service.version import release
 SWITCH_SECONDS = 0.001
 """How long a thread may hold the interpreter when another waits (seconds); with Python's own
 5 ms a few busy threads would make the event loop wait too long."""
+
+log = logging.getLogger("probmap.server")
 
 SENDING_SECONDS = 5
 """How long answers that are ready get to be sent when the server stops (seconds)."""
@@ -94,6 +98,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to stop at the first signal; stops at once at the second."""
         if self._stop_at is None and self.started:
+            log.info("told to stop: finishing what was let in")
             self._stop_at = time.monotonic() + self._settings.grace_seconds
         else:
             super().handle_exit(sig, frame)
@@ -123,6 +128,7 @@ def serve(settings: Settings) -> int:
     if settings.no_tcp and settings.uds is None:
         raise ValueError("--no-tcp leaves nothing to listen on; give a Unix socket with --uds")
     configure(settings)
+    _open_more_files()
     sys.setswitchinterval(SWITCH_SECONDS)
     app = create_app(settings)
     config = uvicorn.Config(
@@ -183,6 +189,12 @@ def print_banner(address: str | None, path: str | None, device: str) -> None:
     for name, value in lines.items():
         console.print(f"  [dim]{name:<10}[/dim] ", end="")
         console.print(value, markup=False)
+
+
+def _open_more_files() -> None:
+    """Raises the count of connections that the process may hold to what the system allows it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _leave(number: int, frame: object) -> None:

@@ -47,8 +47,19 @@ class RunningServer:
 
     def resident_bytes(self) -> int:
         """The memory it occupies now."""
+        return self._status_bytes("VmRSS")
+
+    def peak_bytes(self) -> int:
+        """The most memory that it has occupied since `forget_peak`."""
+        return self._status_bytes("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Lets the peak begin anew."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def _status_bytes(self, name: str) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        kilobytes = re.search(r"VmRSS:\s+(\d+) kB", status)
+        kilobytes = re.search(rf"{name}:\s+(\d+) kB", status)
         assert kilobytes is not None
         return int(kilobytes[1]) * 1024
 

@@ -1,8 +1,5 @@
 """A large request is held once, and so is its answer: tensors are views, answers their memory."""
 
-import re
-from pathlib import Path
-
 import httpx
 import pytest
 import torch
@@ -11,7 +8,7 @@ from answers import present
 from cases import built
 from mappings.evaluate import evaluate
 from oip_bodies import HEADER, binary, body, logits, parsed, rows
-from server import RunningServer, running_server
+from server import running_server
 
 pytestmark = pytest.mark.alone
 
@@ -19,18 +16,6 @@ ROWS, CLASSES = 32, 151_936
 
 ROOM = 64 << 20
 """What a request may take beside its body and its answer (bytes)."""
-
-
-def peak_bytes(server: RunningServer) -> int:
-    """The most memory that the server has occupied since `forget_peak`."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    kilobytes = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert kilobytes is not None
-    return int(kilobytes[1]) * 1024
-
-
-def forget_peak(server: RunningServer) -> None:
-    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")
 
 
 @pytest.mark.parametrize("padding", [0, 1])
@@ -46,9 +31,9 @@ def test_a_request_takes_its_body_its_answer_and_little_else(mapping: str, paddi
             assert warm.status_code == 200
         idle = server.resident_bytes()
         for _ in range(3):
-            forget_peak(server)
+            server.forget_peak()
             response = client.post(path, content=content, headers=headers)
-            taken = peak_bytes(server) - idle
+            taken = server.peak_bytes() - idle
             allowed = len(content) + len(response.content) + ROOM
             assert taken <= allowed, f"{taken / 2**20:.1f} of {allowed / 2**20:.1f} MiB"
     assert int(headers[HEADER]) < 1000

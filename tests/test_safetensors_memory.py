@@ -1,8 +1,5 @@
 """A large request is held once, and so is its answer: nothing is copied on the way."""
 
-import re
-from pathlib import Path
-
 import httpx
 import pytest
 import torch
@@ -12,7 +9,7 @@ from answers import present
 from cases import built
 from mappings.evaluate import evaluate
 from safetensors_bodies import MEDIA_TYPE, body, random_logits
-from server import RunningServer, running_server
+from server import running_server
 
 pytestmark = pytest.mark.alone
 
@@ -20,18 +17,6 @@ ROWS, CLASSES = 32, 151_936
 
 ROOM = 64 << 20
 """What a request may take beside its body and its answer (bytes)."""
-
-
-def peak_bytes(server: RunningServer) -> int:
-    """The most memory that the server has occupied since `forget_peak`."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    kilobytes = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert kilobytes is not None
-    return int(kilobytes[1]) * 1024
-
-
-def forget_peak(server: RunningServer) -> None:
-    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax"])
@@ -45,9 +30,9 @@ def test_a_request_takes_its_body_its_answer_and_little_else(mapping: str) -> No
             assert client.post("/v1/map", content=small, headers=headers).status_code == 200
         idle = server.resident_bytes()
         for _ in range(3):
-            forget_peak(server)
+            server.forget_peak()
             answer = client.post("/v1/map", content=content, headers=headers).content
-            taken = peak_bytes(server) - idle
+            taken = server.peak_bytes() - idle
             assert taken <= len(content) + len(answer) + ROOM, f"{taken / 2**20:.1f} MiB"
         wanted = evaluate(logits, built(mapping)).probabilities
         assert torch.equal(load(answer)["probabilities"], present(wanted))
