@@ -8,10 +8,11 @@ from schemas.request import Request
 from service.engine.job import Job
 from service.errors import MalformedBody
 from service.settings import Settings
+from service.wire.field_places import Fields
 from service.wire.json_decode import job_with
 from service.wire.logits_limit import check_logits
 from service.wire.number_arrays import parse
-from service.wire.safetensors_fields import Fields, add_tensors
+from service.wire.safetensors_fields import add_tensors
 from service.wire.safetensors_header import contents
 
 MEDIA_TYPE = "application/vnd.safetensors"

@@ -1,9 +1,4 @@
-"""Tensors in the place of a request's fields, by their names.
-
-A tensor is named like the field it stands for: `targets`, `seed`, or `alpha`, which is the
-mapping's; where that is not enough, like its place in the request: `mapping.seed`,
-`processors.0.ids`, `jacobian.vector`.
-"""
+"""Tensors in the place of a request's fields, by their names."""
 
 from collections.abc import Sequence
 from typing import Any, TypeGuard
@@ -13,14 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.errors import MAX_NAME, InvalidRequest, Loc, path, shortened
+from schemas.errors import InvalidRequest, Loc, path
 from schemas.request import Request
 from service.errors import MalformedBody
+from service.wire.field_places import Fields, place_of
 
 NOTHING = -1
 """Fills the rows of a tensor of class ids that name fewer than the longest."""
-
-Fields = dict[str, Any]
 
 
 def add_tensors(
@@ -39,48 +33,12 @@ def add_tensors(
         MalformedBody: a tensor has a dtype that its field cannot take.
     """
     for name, tensor in tensors.items():
-        holder, loc = _place(fields, name, model)
-        field = str(loc[-1])
-        if field in holder:
-            raise InvalidRequest.at(loc, f"{path(loc)} is given twice; give it once")
-        holder[field] = _value(tensor, loc, widths)
+        holder, loc = place_of(fields, name, model)
+        holder[str(loc[-1])] = _value(tensor, loc, widths)
     chain = fields.get("processors")
     for entry in chain if isinstance(chain, list) else ():
         if isinstance(entry, dict):
             _drop_filling(entry)
-
-
-def _place(fields: Fields, name: str, model: type[Request]) -> tuple[Fields, Loc]:
-    """The object that a tensor belongs to, and where in the request that puts the tensor."""
-    mapping = fields.get("mapping")
-    match name.split("."):
-        case [field] if isinstance(mapping, dict) and field not in model.model_fields:
-            return mapping, ("mapping", field[:MAX_NAME])
-        case [field]:
-            return fields, (field[:MAX_NAME],)
-        case ["mapping", field] if isinstance(mapping, str):
-            # The fields that stand beside its name go with it.
-            beside = [other for other in fields if other not in model.model_fields]
-            moved = {other: fields.pop(other) for other in beside}
-            fields["mapping"] = {**moved, "name": mapping}
-            return fields["mapping"], ("mapping", field[:MAX_NAME])
-        case ["mapping", field] if isinstance(mapping, dict):
-            return mapping, ("mapping", field[:MAX_NAME])
-        case ["jacobian", "vector"] if isinstance(fields.get("jacobian"), dict):
-            return fields["jacobian"], ("jacobian", "vector")
-        case ["processors", place, field] if place.isascii() and place.isdecimal():
-            chain = fields.get("processors")
-            if isinstance(chain, list) and len(place) < MAX_NAME and int(place) < len(chain):
-                number = int(place)
-                if isinstance(chain[number], str):
-                    chain[number] = {"name": chain[number]}
-                if isinstance(chain[number], dict):
-                    return chain[number], ("processors", number, field[:MAX_NAME])
-    raise InvalidRequest.at(
-        (name[:MAX_NAME],),
-        f"the tensor {shortened(name)} stands for nothing in the request; name it like a field, "
-        'such as "alpha", or like a place that the request has, such as "processors.0.ids"',
-    )
 
 
 def _value(tensor: Tensor, loc: Loc, widths: Sequence[int]) -> Any:
