@@ -1,0 +1,184 @@
+"""The client that awaits."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+
+import httpx
+
+from probmap_client.call import Asked, Gathering, Outcome, Send
+from probmap_client.connection import Connection
+from probmap_client.descriptions import (
+    MAPPINGS,
+    PROCESSORS,
+    MappingDescription,
+    ProcessorDescription,
+)
+from probmap_client.errors import ProbmapError
+from probmap_client.requests import LossRequest, MapRequest, Named, Request, SampleRequest
+from probmap_client.results import MapResult
+from probmap_client.signatures import takes_what
+from probmap_client.stream import Errors, Order, Stream
+from probmap_client.tensors import Numbers
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R", bound=MapResult)
+
+
+def _asking(
+    make: Callable[P, Request[R]],
+) -> "Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]":
+    @takes_what(make)
+    async def ask(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.ask(make(*args, **kwargs))
+
+    return ask
+
+
+class AsyncClient(Connection[httpx.AsyncClient]):
+    """A client for asyncio: every call is awaited, streams are read with `async for`.
+
+    Any number of tasks may share it, and its connections. It is closed with `aclose`, or by
+    `async with`. The arguments are those of Connection.
+
+        async with AsyncClient("http://127.0.0.1:8000") as client:
+            result = await client.map(logits, "sparsemax")
+            print(result.probabilities)
+    """
+
+    _pool = httpx.AsyncClient
+    _transport = httpx.AsyncHTTPTransport
+
+    map = _asking(MapRequest)
+    sample = _asking(SampleRequest)
+    loss = _asking(LossRequest)
+
+    async def mappings(self) -> dict[str, MappingDescription]:
+        """What there is to map with, by name: formulas, limits, parameters."""
+        return await self.ask(MAPPINGS)
+
+    async def processors(self) -> dict[str, ProcessorDescription]:
+        """What logits can go through first, by name: rules, limits, parameters."""
+        return await self.ask(PROCESSORS)
+
+    @overload
+    def stream(
+        self,
+        requests: Iterable[Request[R]] | AsyncIterable[Request[R]],
+        *,
+        window: int = ...,
+        order: Order = ...,
+        errors: Literal["raise"] = ...,
+    ) -> AsyncIterator[R]: ...
+
+    @overload
+    def stream(
+        self,
+        requests: Iterable[Request[R]] | AsyncIterable[Request[R]],
+        *,
+        window: int = ...,
+        order: Order = ...,
+        errors: Errors,
+    ) -> AsyncIterator[R | ProbmapError]: ...
+
+    @overload
+    def stream(
+        self,
+        requests: Iterable[Numbers] | AsyncIterable[Numbers],
+        mapping: Named,
+        *,
+        window: int = ...,
+        order: Order = ...,
+        errors: Literal["raise"] = ...,
+        **options: Any,
+    ) -> AsyncIterator[MapResult]: ...
+
+    @overload
+    def stream(
+        self,
+        requests: Iterable[Numbers] | AsyncIterable[Numbers],
+        mapping: Named,
+        *,
+        window: int = ...,
+        order: Order = ...,
+        errors: Errors,
+        **options: Any,
+    ) -> AsyncIterator[MapResult | ProbmapError]: ...
+
+    def stream(
+        self,
+        requests: Iterable[Any] | AsyncIterable[Any],
+        mapping: Named | None = None,
+        *,
+        window: int = 16,
+        order: Order = "input",
+        errors: Errors = "raise",
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """The results of many requests, some of which are in flight at a time.
+
+        Memory does not grow with the stream: the next request is taken when there is room for
+        it, and whoever stops reading stops that. Leaving the loop drops what is not sent yet.
+
+        Args:
+            requests: MapRequest, SampleRequest and LossRequest, or logits if a mapping is named.
+            mapping: of logits.
+            window: how many requests are in flight at most (a count).
+            order: "input" gives results in the order of the requests, "completion" as they are
+                ready; a result's `index` tells which it is.
+            errors: "raise" ends the stream at a request that fails, "return" gives its error in
+                its place.
+            options: of logits, as `map` takes them.
+        """
+        plan = Stream(mapping, options, window, order, errors)
+        return plan.async_results(requests, self.ask)
+
+    async def ask(self, request: Asked[T]) -> T:
+        """The result of a request.
+
+        Raises:
+            ProbmapError: there is none.
+        """
+        steps = self._server.call(request)
+        outcome: Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            outcome = None
+            if isinstance(step, Send):
+                outcome = await self._sent(step)
+            else:
+                await asyncio.sleep(step.seconds)
+
+    async def _sent(self, step: Send) -> Outcome:
+        try:
+            response = await self._http.send(step.request, stream=True)
+            try:
+                gathering = Gathering(response, step.until)
+                async for part in response.aiter_bytes():
+                    gathering.add(part)
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            return error
+        return gathering.reply()
+
+    async def aclose(self) -> None:
+        """Closes the connections; the client cannot be used any more."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
