@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from mappings.registry import MAPPINGS, PROCESSORS
 from schemas.problem import ProblemDocument
 from schemas.request import LossBody, MapBody, SampleBody
+from service.wire.arrow_framing import MEDIA_TYPE as ARROW
 from service.wire.jsonl import MEDIA_TYPES as LINES
 from service.wire.safetensors_decode import MEDIA_TYPE, REQUEST
 from service.wire.safetensors_encode import ANSWER
@@ -60,27 +61,37 @@ def answers(*failures: int) -> dict[int | str, dict[str, Any]]:
 
 TEXT = {"schema": {"type": "string"}}
 
-LINES_BODY: dict[str, Any] = {
+STREAM_BODY: dict[str, Any] = {
     "parameters": [
         {
             "name": "order",
             "in": "query",
-            "description": "Whether answers come in the order of the requests or as they are done.",
+            "description": "Whether answers come in the order of the requests or as they are done; "
+            "Arrow batches only in order.",
             "schema": {"type": "string", "enum": ["input", "completion"], "default": "input"},
-        }
+        },
+        {
+            "name": "mapping",
+            "in": "query",
+            "description": "Of Arrow batches only: the mapping's name. Other request fields may "
+            "stand in the query beside it, as JSON or as plain text.",
+            "schema": {"type": "string"},
+        },
     ],
     "requestBody": {
-        "description": "A request a line: the fields of one of /v1/map, or of another by `op`.",
-        "content": dict.fromkeys(LINES, TEXT),
+        "description": "A request a line: the fields of one of /v1/map, or of another by `op`. Or "
+        "Arrow record batches with the column `logits`, and columns of per-row fields; the other "
+        "fields are JSON in the schema's metadata `probmap`.",
+        "content": {**dict.fromkeys(LINES, TEXT), ARROW: {"schema": BINARY}},
     },
 }
-"""The OpenAPI of what a stream of lines takes."""
+"""The OpenAPI of what a stream takes."""
 
 
-def line_answers(*failures: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI of what a stream of lines answers, and of its errors."""
+def stream_answers(*failures: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI of what a stream answers, and of its errors."""
     content = dict.fromkeys((LINES[0], "text/event-stream"), TEXT)
-    return {200: {"content": content}, **problems(*failures)}
+    return {200: {"content": {**content, ARROW: {"schema": BINARY}}}, **problems(*failures)}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -54,10 +54,7 @@ class LineExchange:
         if not isinstance(document, dict):
             raise InvalidRequest.at((), 'a line should be an object: {"logits": …, "mapping": …}')
         self.id = _checked_id(document.pop("id", None))
-        operation = document.pop("op", next(iter(OPERATIONS)))
-        if not isinstance(operation, str) or operation not in OPERATIONS:
-            raise InvalidRequest.at(("op",), f"op should be one of {', '.join(OPERATIONS)}")
-        return job_of(document, OPERATIONS[operation], self._settings)
+        return job_of(document, taken_operation(document), self._settings)
 
     def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
         """About how long the answer's line will be (bytes)."""
@@ -76,6 +73,18 @@ class LineExchange:
     def _named(self) -> bytes:
         """The beginning of the line: which request it answers."""
         return b'{"index":%d,"id":%b,' % (self.index, orjson.dumps(self.id))
+
+
+def taken_operation(fields: dict[str, Any]) -> type[Request]:
+    """The kind of request that `op` names, which is taken out of the fields.
+
+    Raises:
+        InvalidRequest: it names none.
+    """
+    operation = fields.pop("op", next(iter(OPERATIONS)))
+    if not isinstance(operation, str) or operation not in OPERATIONS:
+        raise InvalidRequest.at(("op",), f"op should be one of {', '.join(OPERATIONS)}")
+    return OPERATIONS[operation]
 
 
 def closing(requests: int, failed: int, error: ProbmapError | None, request_id: str) -> bytes:
