@@ -99,8 +99,8 @@ def parameter_of(value: Any) -> Any:
         if numbers is None or numbers.dtype == bool:
             return list(value)
         if numbers.dtype.kind == "f" and all(isinstance(number, int) for number in value):
-            # Whole numbers too large for one dtype: seeds must not be rounded.
-            return list(value)
+            # Numpy would round whole numbers of 64 bits, such as seeds, beside small ones.
+            return tensor(np.array(value, np.uint64)) if min(value) >= 0 else list(value)
         return tensor(numbers)
     if len(rows) < len(value) or not all(isinstance(row, Tensor) for row in rows):
         return list(value)

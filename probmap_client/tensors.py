@@ -39,12 +39,6 @@ class SupportsDLPack(Protocol):
         """The array as a capsule."""
 
 
-Numbers: TypeAlias = (
-    ArrayLike | SupportsDLPack | Sequence[float | None] | Sequence[Sequence[float | None]]
-)
-"""Numbers in any form: arrays of numpy, torch, jax …, or lists; None masks a class of logits."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BFloat16:
     """Numbers in bfloat16, which numpy does not have: half the bytes of float32.
@@ -68,6 +62,10 @@ class BFloat16:
     def floats(self) -> NDArray[np.float32]:
         """The numbers as float32, exactly."""
         return (self.bits.astype(np.uint32) << 16).view(np.float32)
+
+
+Numbers: TypeAlias = ArrayLike | SupportsDLPack | BFloat16 | Sequence[Any]
+"""Numbers in any form: arrays of numpy, torch, jax …, or lists; None masks a class of logits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
