@@ -1,7 +1,6 @@
 """A client of /v1/stream that writes and reads Arrow at the same time, over a socket of its own."""
 
 import http.client
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -72,3 +71,16 @@ def fixed(rows: Any, kind: Any) -> Any:
     array = np.asarray(rows)
     values = pa.array(array.reshape(-1).astype(kind.to_pandas_dtype()))
     return pa.FixedSizeListArray.from_arrays(values, array.shape[1])
+
+
+def ragged(rows: Any, kind: Any) -> Any:
+    """Rows of one length as a column of lists of any length."""
+    return fixed(rows, kind).cast(pa.list_(kind))
+
+
+def table_of(content: bytes) -> Any:
+    """The table in a whole answer, which must end as a stream does."""
+    assert content.endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    table = pa.ipc.open_stream(content).read_all()
+    table.validate(full=True)
+    return table

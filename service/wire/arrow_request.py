@@ -5,6 +5,7 @@ from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import torch
@@ -20,6 +21,7 @@ from service.wire.json_decode import job_with
 from service.wire.jsonl import taken_operation
 from service.wire.logits_limit import check_logits
 from service.wire.number_arrays import parse
+from service.wire.numbers import Numbers
 from service.wire.output_limit import check_output, smaller
 
 REQUEST = "probmap"
@@ -71,10 +73,9 @@ class ArrowRequest:
         self._model = taken_operation(self._fields)
         self.by_row = [name for name in self.schema.names if name != LOGITS]
         # What holds of a batch without rows holds of every batch.
+        self._none = {name: _no_rows(name, self.schema.field(name).type) for name in self.by_row}
         none = torch.empty(0, self.classes or 1, dtype=DTYPES[kind.value_type])
-        columns = [self.schema.field(name).type for name in self.by_row]
-        empty = pa.record_batch([pa.array([], column) for column in columns], names=self.by_row)
-        job = self._job(none, None, empty)
+        job = self._job(none, None, self._none)
         self.request, self.dtype = job.request, job.wanted().dtype
         lost = [name for name in OTHER_WIRES if name in self.request.wanted()]
         if lost:
@@ -87,14 +88,25 @@ class ArrowRequest:
     def job(self, batch: Any) -> Job:
         """The job that a batch of the schema asks for."""
         logits, lengths = read_logits(batch.column(LOGITS), self._settings)
-        return self._job(logits, lengths, batch)
+        columns = {name: read_numbers(batch.column(name), name) for name in self.by_row}
+        return self._job(logits, lengths, columns if len(logits) else self._none)
 
-    def _job(self, logits: torch.Tensor, lengths: list[int] | None, batch: Any) -> Job:
+    def _job(
+        self, logits: torch.Tensor, lengths: list[int] | None, columns: Dict[str, Numbers]
+    ) -> Job:
         fields = copy.deepcopy(self._fields)
-        for name in self.by_row:
+        for name, numbers in columns.items():
             holder, loc = place_of(fields, name, self._model)
-            holder[str(loc[-1])] = read_numbers(batch.column(name), name)
+            holder[str(loc[-1])] = numbers
         return job_with(logits, lengths, fields, self._model, self._settings)
+
+
+def _no_rows(name: str, kind: Any) -> Numbers:
+    """What stands for a column in a batch without rows."""
+    if is_list(kind) and name != "targets":
+        # Lists of no row are none that a field could take; one list is for all rows.
+        return read_numbers(pa.array(np.ones(1, kind.value_type.to_pandas_dtype())), name)
+    return read_numbers(pa.array([], kind), name)
 
 
 def _schema(message: bytearray) -> Any:
