@@ -14,7 +14,7 @@ from probmap_client.rows import RaggedRows, logits_of
 from probmap_client.safetensors import MEDIA_TYPE
 from probmap_client.tensors import Numbers
 
-R = TypeVar("R", bound=MapResult)
+R_co = TypeVar("R_co", bound=MapResult, covariant=True)
 
 Named: TypeAlias = str | Mapping[str, Any]
 """A mapping or a processor: its name, or an object with its name and parameters."""
@@ -23,7 +23,7 @@ Dtype: TypeAlias = Literal["float64", "float32"]
 InvalidRows: TypeAlias = Literal["reject", "report"]
 
 
-class Request(Generic[R]):
+class Request(Generic[R_co]):
     """A request that is ready to be sent, and can be sent again.
 
     Attributes:
@@ -40,7 +40,7 @@ class Request(Generic[R]):
     def __init__(
         self,
         path: str,
-        kind: type[R],
+        kind: type[R_co],
         logits: Numbers,
         timeout: float | None,
         fields: dict[str, Any],
@@ -57,7 +57,7 @@ class Request(Generic[R]):
         self.timeout = timeout
         self._kind = kind
 
-    def read(self, reply: Reply) -> R:
+    def read(self, reply: Reply) -> R_co:
         """The result that an answer holds.
 
         Raises:
