@@ -50,9 +50,7 @@ class Connection(Generic[H]):
     ) -> None:
         if url is None and uds is None:
             raise ValueError('there is no address; give a url, such as "http://127.0.0.1:8000"')
-        address = httpx.URL(url or LOCAL)
-        if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError(f'{url} is no address; give one such as "http://127.0.0.1:8000"')
+        address = _address(LOCAL if url is None else url)
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}; give seconds above 0, or math.inf")
         sent = {"User-Agent": "probmap-client", **(headers or {})}
@@ -69,3 +67,13 @@ class Connection(Generic[H]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._server.url}>"
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        address = httpx.URL()
+    if address.scheme not in ("http", "https") or not address.host:
+        raise ValueError(f'{url!r} is no address; give one such as "http://127.0.0.1:8000"')
+    return address

@@ -14,11 +14,9 @@ class Awaited:
     """An AsyncClient whose calls block, in an event loop of its own."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
+        # It needs no event loop before its first call.
+        self._client = AsyncClient(*args, **options)
         self._runner = asyncio.Runner()
-        self._client = self._runner.run(self._opened(args, options))
-
-    async def _opened(self, args: Any, options: Any) -> AsyncClient:
-        return AsyncClient(*args, **options)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)

@@ -1,20 +1,24 @@
 """What README.md says is so: tables, commands, requests and answers."""
 
+import contextlib
+import io
 import json
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+import probmap_client
 from answers import OUTPUTS
 from mappings.jacobian import Form
 from mappings.losses import Kind
 from mappings.registry import MAPPINGS, PROCESSORS
 from readme_table import rendered
 from schemas.request import MAX_PROCESSORS
-from server import map_logits, shared_client
+from server import map_logits, shared_client, shared_server
 from service.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +96,26 @@ def test_the_command_line_prints_the_table(capsys: pytest.CaptureFixture[str]) -
     assert main(shlex.split(command)[1:]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
     assert lines == printed.strip().splitlines()
+
+
+def test_the_client_prints_what_is_printed() -> None:
+    code, printed = marked("client")
+    assert "http://127.0.0.1:8000" in code
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(code.replace("http://127.0.0.1:8000", shared_server().url), {})
+    assert output.getvalue() == printed
+
+
+def test_everything_named_of_the_client_exists() -> None:
+    section = README.partition("## From Python\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`(\w+)\b", re.sub(r"```.*?```", "", section, flags=re.S))
+    there_is = {*dir(probmap_client), *dir(probmap_client.Client), *dir(probmap_client.MapResult)}
+    there_is |= {*signature(probmap_client.Client).parameters}
+    there_is |= {*signature(probmap_client.Client.stream).parameters}
+    there_is |= {*dir(probmap_client.Refused(" ", code=" ", status=0))}
+    elsewhere = {"probmap_client", "server", "pip", "None", "await", "async", "result"}
+    assert set(named) - elsewhere <= there_is
 
 
 @pytest.mark.parametrize("text", REQUESTS)
