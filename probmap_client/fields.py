@@ -47,8 +47,8 @@ def _copied(fields: Fields) -> Fields:
     for name in ("mapping", "jacobian"):
         if isinstance(copied.get(name), Mapping):
             copied[name] = dict(copied[name])
-    if "processors" in copied:
-        chain = copied["processors"]
+    chain = copied.get("processors")
+    if isinstance(chain, list | tuple):
         copied["processors"] = [dict(one) if isinstance(one, Mapping) else one for one in chain]
     return copied
 
@@ -58,7 +58,7 @@ def _places(fields: Fields) -> Iterator[tuple[str, Fields, str]]:
     for key, value in list(fields.items()):
         if isinstance(value, dict):
             yield from ((f"{key}.{name}", value, name) for name in list(value))
-        elif key == "processors":
+        elif key == "processors" and isinstance(value, list):
             for place, one in enumerate(value):
                 if isinstance(one, dict):
                     yield from ((f"processors.{place}.{name}", one, name) for name in list(one))

@@ -30,11 +30,14 @@ class RaggedRows:
 def logits_of(value: Any) -> Tensor | RaggedRows:
     """Logits as the wire has them: (rows, classes), one row (classes,), or rows that differ.
 
-    Integers and lists become float64; None becomes −inf.
+    Integers and lists become float64; None, and what a masked array of numpy masks, −inf.
 
     Raises:
         InvalidInput: it does not hold numbers, or not in rows.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        floats = value.dtype if value.dtype.kind == "f" else np.float64
+        value = np.where(np.ma.getmaskarray(value), -np.inf, value.data).astype(floats)
     if is_array(value):
         found = tensor(value)
         if found.dtype == "BOOL":

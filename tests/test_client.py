@@ -310,6 +310,17 @@ def test_what_is_wrong_is_an_exception_with_code_and_message(
     assert is_logged(error.request_id)
 
 
+@pytest.mark.parametrize("processors", ["top_k", {"name": "top_k", "k": 2}])
+def test_a_chain_that_is_no_list_is_told(client: Client, processors: Any) -> None:
+    with pytest.raises(Refused, match="processors should be a"):
+        client.map([0, 1], "softmax", processors=processors)
+
+
+def test_a_call_that_takes_too_long_is_given_up(client: Client) -> None:
+    with pytest.raises(TimeoutError):
+        client.map(random_logits(100, 20_000), "perturb_max", outputs=["entropy"], timeout=0.05)
+
+
 def test_a_bad_row_is_named(client: Client) -> None:
     with pytest.raises(ProbmapError, match="row 1: nan at class 2") as refused:
         client.map(np.array([[0, 1, 2], [0, 1, np.nan]]), "softmax")

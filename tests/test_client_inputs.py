@@ -110,6 +110,14 @@ def test_none_masks_a_class() -> None:
     assert flat["logits"].tolist() == [1, -np.inf]
 
 
+@pytest.mark.parametrize(("given", "kept"), [(np.float32, "float32"), (np.int64, "float64")])
+def test_a_masked_array_masks_its_classes(given: Any, kept: str) -> None:
+    logits = np.ma.MaskedArray(np.array([[1, 2, 3]], given), [[False, True, False]])
+    tensors, _ = sent(MapRequest(logits, "softmax"))
+    assert tensors["logits"].tolist() == [[1, -np.inf, 3]]
+    assert str(tensors["logits"].dtype) == f"torch.{kept}"
+
+
 def test_rows_that_differ_in_length_go_as_json() -> None:
     request = MapRequest([[0, 0.5, None], np.array([2, -np.inf])], "softmax", temperature=[1, 2])
     assert request.media_type == "application/json"

@@ -85,7 +85,7 @@ def test_no_more_requests_are_in_flight_than_the_window(face: str, window: int) 
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_slow_request_holds_up_those_behind_it_only_in_order(face: str) -> None:
-    steps = [Step(seconds=0.5), OK]
+    steps = [Step(seconds=1.5), OK]
     orders: list[tuple[Order, list[int]]] = [("input", [0, 1, 2]), ("completion", [1, 2, 0])]
     for order, wanted in orders:
         with scripted(*steps) as server, opened(face, server.url) as client:
