@@ -49,7 +49,8 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False},
+        # Ours is service/telemetry.py and service/tracing.py; FastAPI's sends what errors say.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.has_ended = False
     app.add_middleware(RequestMiddleware)

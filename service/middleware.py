@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import NotReady
+from service.errors import Internal, NotReady
 from service.responses import error_response
 from service.runtime import Runtime
 
@@ -63,6 +63,7 @@ class RequestMiddleware:
             # Whatever it is, the client gets a problem document; `error_response` logs it.
             if status:
                 log.exception("request %s failed after its answer had begun", request_id)
+                scope["state"]["failure"] = Internal.code
                 raise
             await error_response(error, request_id)(scope, receive, send_with_id)
         finally:
@@ -72,7 +73,7 @@ class RequestMiddleware:
 def _tell(scope: Scope, status: int, seconds: float) -> None:
     """Writes the log line of a request and counts it."""
     state: dict[str, Any] = scope["state"]
-    route = getattr(scope.get("route"), "path", None)
+    route = _template(scope)
     failure = state.get("failure")
     runtime: Runtime = scope["app"].state.runtime
     metrics = runtime.metrics
@@ -96,7 +97,9 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
     if runtime.tracing is not None and not _is_probe(route):
         name = f"{scope['method']} {route}" if route else scope["method"]
         stages, headers = state.get("stages", ()), dict(Headers(scope=scope))
-        runtime.tracing.record(headers, name, _attributes(fields, route), state["arrived"], stages)
+        fields["trace_id"] = runtime.tracing.record(
+            headers, name, _attributes(fields, route), state["arrived"], stages
+        )
     text = "%(method)s %(route)s %(code)s %(ms).1f ms %(request_id)s"
     if "asked" in state:
         text += " %(mapping)s %(rows)d × %(classes)d"
@@ -105,6 +108,17 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
     # Probes and collectors ask every few seconds: their lines would hide the others.
     level = logging.DEBUG if _is_probe(route) else logging.INFO
     log.log(level, text, fields, extra={"fields": fields})
+
+
+def _template(scope: Scope) -> str | None:
+    """The template of the route that a request took; None: there is no such route."""
+    route = scope.get("route")
+    if route is None and "endpoint" in scope:
+        # Routes that are not FastAPI's own, such as /openapi.json, leave no more than this.
+        endpoint = scope["endpoint"]
+        routes = scope["app"].routes
+        route = next((one for one in routes if getattr(one, "endpoint", None) is endpoint), None)
+    return getattr(route, "path", None)
 
 
 def _is_probe(route: str | None) -> bool:

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from service.engine.batch import Batch
 from service.engine.job import Completed
+from service.errors import STATUS
 from service.version import release
 
 if TYPE_CHECKING:
@@ -106,8 +107,11 @@ class Metrics:
             "Requests that came in streams and on WebSockets.",
             registry=registry,
         )
+        # From the start: what begins at 1 has never risen, and no alarm would sound.
         for reason in ("disconnected", "deadline"):
             self.cancelled.labels(reason)
+        for code in STATUS:
+            self.failed.labels(code)
 
     def watch(self, runtime: "Runtime") -> None:
         """Reads the state of a runtime whenever the metrics are collected."""
@@ -175,6 +179,14 @@ class State(Collector):
                 "Bodies, logits and answers that requests hold.",
                 lambda: admission.held_bytes,
             ),
+            "probmap_inflight_limit_rows": (
+                "The most rows that may wait or be computed.",
+                lambda: admission.limits["rows"],
+            ),
+            "probmap_inflight_limit_bytes": (
+                "The most that bodies, logits and answers may take.",
+                lambda: admission.limits["bytes"],
+            ),
             "probmap_ready": ("Whether the server is ready.", lambda: engine.is_ready),
         }
         for name, (text, value) in gauges.items():
@@ -201,11 +213,17 @@ class State(Collector):
 
     def _memory(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(
-            "probmap_device_memory_bytes", "Memory on a CUDA device.", labels=("device", "kind")
+            "probmap_device_memory_bytes",
+            "Memory of a CUDA device: allocated and reserved by this process, and total.",
+            labels=("device", "kind"),
         )
-        for worker in self._runtime.engine.workers:
-            if worker.device.type == "cuda":
-                device = str(worker.device)
-                family.add_metric((device, "allocated"), torch.cuda.memory_allocated(device))
-                family.add_metric((device, "reserved"), torch.cuda.memory_reserved(device))
+        # Asked before the workers have, torch would set CUDA up, which takes seconds.
+        if torch.cuda.is_initialized():
+            for worker in self._runtime.engine.workers:
+                if worker.device.type == "cuda":
+                    device = str(worker.device)
+                    total = torch.cuda.get_device_properties(device).total_memory
+                    family.add_metric((device, "allocated"), torch.cuda.memory_allocated(device))
+                    family.add_metric((device, "reserved"), torch.cuda.memory_reserved(device))
+                    family.add_metric((device, "total"), total)
         yield family

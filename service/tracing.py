@@ -1,5 +1,6 @@
 """Traces of requests for OpenTelemetry: a span a request, and one a stage of its answer."""
 
+import threading
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +12,9 @@ from service.version import release
 
 SERVER_ERROR = 500
 """The first status that is the server's fault."""
+
+CLOSE_SECONDS = 3.0
+"""How long spans that are left get to be sent when the server stops (seconds)."""
 
 
 class Tracing:
@@ -33,7 +37,9 @@ class Tracing:
 
         named = Resource.create({SERVICE_NAME: "probmap", SERVICE_VERSION: release()})
         # What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before our own.
-        self._provider = TracerProvider(resource=named.merge(Resource.create()))
+        self._provider = TracerProvider(
+            resource=named.merge(Resource.create()), shutdown_on_exit=False
+        )
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("probmap", release())
         self._context = TraceContextTextMapPropagator()
@@ -45,8 +51,8 @@ class Tracing:
         attributes: dict[str, Any],
         started: float,
         stages: Sequence[Stage],
-    ) -> None:
-        """Sends the spans of a request that is over.
+    ) -> str:
+        """Sends the spans of a request that is over; returns the trace's id, in 32 hex digits.
 
         Args:
             headers: the request's; `traceparent` continues a trace.
@@ -77,10 +83,15 @@ class Tracing:
             part = self._tracer.start_span(stage.name, inside, start_time=moment(stage.started))
             part.end(moment(stage.started + stage.seconds))
         span.end()
+        return f"{span.get_span_context().trace_id:032x}"
 
     def close(self) -> None:
-        """Sends what is left."""
-        self._provider.shutdown()
+        """Sends what is left; what a collector does not take within seconds is lost."""
+        # By itself the library waits half a minute for a collector that does not answer, and
+        # longer than a server has to stop.
+        closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
 
 
 def check_installed(settings: Settings) -> None:

@@ -2,13 +2,16 @@
 
 import random
 import re
+import socket
 import string
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from types import SimpleNamespace
 
 import httpx
 import pytest
+import torch
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
@@ -17,7 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from faults import MARK
 from mappings.registry import MAPPINGS
-from server import RunningServer, faulty_server, metric
+from server import ROOT, RunningServer, faulty_server, metric
+from service.errors import STATUS
+from service.runtime import Runtime
+from service.settings import Settings
 
 METHODS = ("PROPFIND", "MKCOL", "LOCK", "REPORT", "PURGE", "TRACE", "SEARCH", "NOTIFY")
 """Methods that the parser knows and no route has."""
@@ -29,7 +35,8 @@ BASE_UNITS = ("seconds", "bytes", "rows", "elements", "requests", "ready", "up",
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
     """A server with the faulty mapping."""
-    with faulty_server() as running:
+    limits = ("--max-inflight-rows", "1234", "--max-inflight-bytes", "56789012")
+    with faulty_server(*limits) as running:
         yield running
 
 
@@ -96,6 +103,12 @@ def test_a_request_is_counted_under_its_route(server: RunningServer) -> None:
     assert metric(server, name, **labels) == before + 2
 
 
+def test_what_is_no_route_of_ours_but_is_there_has_its_own_name(server: RunningServer) -> None:
+    labels = {"route": "/openapi.json", "method": "GET", "code": "200"}
+    assert httpx.get(f"{server.url}/openapi.json", timeout=30).status_code == 200
+    assert metric(server, "probmap_request_duration_seconds_count", **labels) == 1
+
+
 def test_an_evaluation_is_seen_in_every_stage(server: RunningServer) -> None:
     names = {
         "probmap_queue_duration_seconds_count": 1,
@@ -127,6 +140,22 @@ def test_a_failure_is_counted_by_its_reason(
     before = metric(server, "probmap_failed_total", reason=reason)
     assert mapped(server, **fields).status_code >= 400
     assert metric(server, "probmap_failed_total", reason=reason) == before + 1
+
+
+def test_every_reason_is_there_before_it_happens(server: RunningServer) -> None:
+    found = families(server)
+
+    def reasons(name: str) -> set[str]:
+        return {sample.labels["reason"] for sample in found[name].samples}
+
+    assert reasons("probmap_failed") == set(STATUS)
+    assert reasons("probmap_cancelled") == {"disconnected", "deadline"}
+    assert reasons("probmap_rejected") == {"bytes", "rows", "draining"}
+
+
+def test_what_requests_may_hold_is_told_beside_what_they_hold(server: RunningServer) -> None:
+    for resource, most in (("rows", 1234), ("bytes", 56789012)):
+        assert metric(server, f"probmap_inflight_limit_{resource}") == most
 
 
 def test_who_leaves_and_whose_time_is_up_are_counted(server: RunningServer) -> None:
@@ -162,9 +191,16 @@ def test_random_paths_and_methods_make_no_new_series(server: RunningServer) -> N
             assert answer.status in (404, 405)
         connection.close()
 
+    def shout(count: int) -> None:
+        for _ in range(count):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+                connection.sendall(f"{word()} {target()} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+
     ask(500)
     known = series(server)
     ask(10_000)
+    shout(200)
     assert series(server) == known
 
 
@@ -180,3 +216,27 @@ def test_labels_name_mappings_and_nothing_else(server: RunningServer) -> None:
         mapped(server, mapping=name)
     samples = families(server)["probmap_compute_duration_seconds"].samples
     assert {sample.labels["mapping"] for sample in samples} <= {*MAPPINGS, "faulty"}
+
+
+def test_the_memory_of_a_cuda_device_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime(Settings(device="cpu"))
+    runtime.engine.workers[0].device = torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 10)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 20)
+    whole = SimpleNamespace(total_memory=30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: whole)
+    for kind, size in (("allocated", 10), ("reserved", 20), ("total", 30)):
+        labels = {"device": "cuda:0", "kind": kind}
+        told = runtime.metrics.registry.get_sample_value("probmap_device_memory_bytes", labels)
+        assert told == size
+
+
+def test_every_metric_that_the_readme_asks_for_is_there(server: RunningServer) -> None:
+    mapped(server)
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Metrics")[2]
+    found = families(server)
+    names = {*found, *(sample.name for family in found.values() for sample in family.samples)}
+    asked = set(re.findall(r"\bprobmap_[a-z_]+", section.partition("\n## ")[0]))
+    assert len(asked) >= 20
+    assert asked <= names

@@ -1,5 +1,7 @@
 """Traces of a running server, as a collector of OpenTelemetry gets them."""
 
+import json
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 
 import httpx
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -25,6 +28,7 @@ class Collector(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
+        self.elsewhere: list[str] = []
         super().__init__(("127.0.0.1", 0), Receiver)
 
     @property
@@ -45,8 +49,10 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        assert self.path == "/v1/traces"
-        self.server.requests.append(ExportTraceServiceRequest.FromString(body))
+        if self.path == "/v1/traces":
+            self.server.requests.append(ExportTraceServiceRequest.FromString(body))
+        else:
+            self.server.elsewhere.append(self.path)
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -56,8 +62,8 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def traced() -> Iterator[tuple[RunningServer, Collector]]:
-    """A server that sends its traces to a collector."""
+def traced(*flags: str, **variables: str) -> Iterator[tuple[RunningServer, Collector]]:
+    """A server, and a collector for it to send its traces to, as it does without flags."""
     collector = Collector()
     thread = threading.Thread(target=collector.serve_forever)
     thread.start()
@@ -65,9 +71,10 @@ def traced() -> Iterator[tuple[RunningServer, Collector]]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}",
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "OTEL_SERVICE_NAME": "decoder",
+        **variables,
     }
     try:
-        with running_server("--traces", "otlp", **environment) as server:
+        with running_server(*(flags or ("--traces", "otlp")), **environment) as server:
             yield server, collector
     finally:
         collector.shutdown()
@@ -142,6 +149,37 @@ def test_what_is_left_is_sent_when_the_server_stops() -> None:
         httpx.get(f"{server.url}/v1/mappings")
         assert server.stop() == 0
         seen(collector, "GET /v1/mappings")
+
+
+@pytest.mark.parametrize("is_listening", [True, False], ids=["silent", "absent"])
+def test_a_collector_that_does_not_answer_does_not_keep_the_server(is_listening: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        if not is_listening:
+            silent.close()
+        with running_server("--traces", "otlp", OTEL_EXPORTER_OTLP_ENDPOINT=address) as server:
+            httpx.get(f"{server.url}/v1/mappings")
+            told = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - told < 7
+
+
+def test_nothing_is_sent_that_was_not_asked_for() -> None:
+    with traced("--traces", "off", FASTAPI_OTEL_AUTO_CONFIGURE="true") as (server, collector):
+        httpx.get(f"{server.url}/v1/mappings")
+        assert httpx.post(f"{server.url}/v1/map", json={"logits": [None]}).status_code == 422
+        assert server.stop() == 0
+        assert not collector.requests
+        assert not collector.elsewhere
+
+
+def test_a_line_of_the_log_names_its_trace() -> None:
+    with traced("--traces", "otlp", "--log-format", "json") as (server, _):
+        headers = {"traceparent": f"00-{TRACE}-{CALLER}-01", "x-request-id": "traced"}
+        httpx.get(f"{server.url}/v1/mappings", headers=headers)
+        assert server.stop() == 0
+        (line,) = (line for line in server.output.splitlines() if '"traced"' in line)
+        assert json.loads(line)["trace_id"] == TRACE
 
 
 WITHOUT = """
