@@ -156,4 +156,6 @@ class Stream:
             told = Internal("the server failed; its log tells why, under this request_id")
         self._failed += 1
         self._runtime.metrics.failure(told.code)
+        # Its traceback and this frame would keep each other, and the body, for long.
+        told = told.with_traceback(None)
         return arrived.exchange.failed(told, self._request_id), place

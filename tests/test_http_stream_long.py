@@ -171,3 +171,22 @@ def test_a_client_that_stops_reading_batches_is_held_at_a_bounded_buffer() -> No
         sending.join(60)
         assert len(answers) == batches
         assert sum(answer.column("error").null_count for answer in answers) == 2 * batches
+
+
+def test_a_batch_that_failed_is_let_go() -> None:
+    classes, batches = 1 << 20, 60
+    schema = pa.schema(
+        {"logits": pa.list_(pa.float32(), classes)}, {"probmap": '{"mapping": "softmax"}'}
+    )
+    bad = pa.record_batch([fixed(np.full((4, classes), np.nan), pa.float32())], schema=schema)
+    with running_server() as server, ArrowClient(server) as client:
+        before = server.resident_bytes()
+        with pa.ipc.new_stream(client, schema) as writer:
+            writer.write_batch(bad)
+            reader = pa.ipc.open_stream(client.answer())
+            for _ in range(batches):
+                answer = reader.read_next_batch()
+                assert answer.column("error").null_count == 0
+                writer.write_batch(bad)
+        # Together they take 1 GB, their answers as much again.
+        assert server.resident_bytes() - before < 256 * MB

@@ -79,8 +79,8 @@ class ArrowRequest:
         self.request, self.dtype = job.request, job.wanted().dtype
         lost = [name for name in OTHER_WIRES if name in self.request.wanted()]
         if lost:
-            message_text = f"{lost[0]} fits no column; ask for it as JSON or as safetensors"
-            raise InvalidRequest.at(("outputs",), message_text)
+            reason = f"{lost[0]} fits no column; ask for it as JSON or as safetensors"
+            raise InvalidRequest.at(("outputs",), reason)
         if self.classes is not None:
             numbers = self.request.dense_numbers(1, self.classes)
             check_output(numbers, settings, smaller(self.request))
@@ -125,8 +125,8 @@ def _schema(message: bytearray) -> Any:
             raise malformed(f"the column {shortened(name)} comes twice")
         kind = schema.field(place).type
         if name != LOGITS and not is_number(kind.value_type if is_list(kind) else kind):
-            message_text = f"{shortened(name)} should be a column of numbers, or of lists of them"
-            raise InvalidRequest.at((name[:MAX_NAME],), message_text)
+            reason = f"{shortened(name)} should be a column of numbers, or of lists of them"
+            raise InvalidRequest.at((name[:MAX_NAME],), reason)
     return schema
 
 
