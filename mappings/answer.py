@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mappings.compact import spread
+from mappings.compact import Kept, put, spread
 from mappings.errors import OutputTooLarge
 from mappings.evaluation import VALID, Evaluation, JacobianAnswer, Output
 from mappings.gibbs import inverse
@@ -55,7 +55,7 @@ class Chunk:
 
     Attributes:
         start: the first row's place in the batch.
-        logits: (rows, classes) what the mapping was given.
+        given: the logits that the mapping was given.
         temperature: (rows, 1) of the mapping.
         slope: how those logits move with the caller's; None: by as much.
         bad: places of rows without an answer.
@@ -64,12 +64,16 @@ class Chunk:
     """
 
     start: int
-    logits: Tensor
+    given: Kept
     temperature: Tensor
     slope: Tensor | None
     bad: list[int]
     solution: Solution
     shift_invariant: bool
+
+    def whole(self, classes: int) -> Tensor:
+        """The logits of all classes, (rows, classes), −inf where masked."""
+        return spread(self.given.values, self.given.classes, classes, -torch.inf)
 
 
 @dataclass(slots=True)
@@ -135,9 +139,10 @@ class Answer:
     def _add_loss(self, chunk: Chunk) -> None:
         targets = self.wanted.targets
         assert targets is not None
-        stop = chunk.start + chunk.logits.shape[0]
-        target = targets.rows(chunk.start, stop, chunk.logits.shape[-1]).to(chunk.logits.device)
-        found = loss(chunk.solution, chunk.logits, chunk.temperature, target, targets.kind)
+        logits = chunk.whole(self.classes)
+        stop = chunk.start + logits.shape[0]
+        target = targets.rows(chunk.start, stop, self.classes).to(logits.device)
+        found = loss(chunk.solution, logits, chunk.temperature, target, targets.kind)
         if "loss" in self.wanted.outputs:
             self._put("loss", chunk, found.value.squeeze(-1))
         if "gradient" in self.wanted.outputs:
@@ -170,8 +175,8 @@ class Answer:
                 self._put_ranked(name, chunk, torch.stack(placed, dim=-1))
         else:
             assert vector is not None
-            piece = vector[chunk.start : chunk.start + chunk.logits.shape[0]]
-            moved = piece.to(chunk.logits.device, torch.float64)
+            piece = vector[chunk.start : chunk.start + len(chunk.given.values)]
+            moved = piece.to(chunk.given.values.device, torch.float64)
             product = jacobian.jvp if form == "jvp" else jacobian.vjp
             self._put("product", chunk, product(moved), jacobian.classes)
 
@@ -181,7 +186,7 @@ class Answer:
             self._put(f"d {name}", chunk, gradient(), solution.classes)
         if "temperature" in solution.gradients:
             return
-        logits = chunk.logits.double()
+        logits = chunk.whole(self.classes).double()
         centred = logits - maximum(logits) if chunk.shift_invariant else logits
         moves = torch.where(logits == -torch.inf, 0, -centred * inverse(chunk.temperature))
         jacobian = solution.jacobian()
@@ -213,9 +218,7 @@ class Answer:
         if classes is None:
             out.copy_(values)
         else:
-            out.fill_(empty)
-            row, slot = (classes >= 0).nonzero(as_tuple=True)
-            out[row, classes[row, slot]] = values[row, slot].to(out.dtype)
+            put(out.fill_(empty), values, classes)
         if chunk.bad:
             out[chunk.bad] = (-1 if name == "tokens" else 0) if whole else torch.nan
         if out is not place:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from mappings.compact import Kept, unmasked
 from mappings.parameters import NonNegative, Parameters, PerRow, Row
 from mappings.solution import Solution
 
@@ -28,6 +29,8 @@ class Mapping(Parameters):
     """Whether a larger logit never has a smaller probability in its row."""
     sparse: ClassVar[bool] = False
     """Whether the mapping cuts classes off: low ones get exactly zero by design."""
+    by_class: ClassVar[bool] = False
+    """Whether parameters belong to class ids, so that it must see every class in its place."""
     elements_at_once: ClassVar[int] = 1 << 18
     """Logits solved together on a CPU (a count): what comes between stays in the cache."""
     undefined: ClassVar[str] = "the mapping is undefined for this row"
@@ -40,12 +43,16 @@ class Mapping(Parameters):
         """Rows (rows,) that have valid logits but no answer under this mapping; None: none."""
         return None
 
+    def candidates(self, logits: Tensor, row: Row) -> Kept | None:
+        """The classes that can have a probability; None: every one. Arguments as for `solve`."""
+        return None if self.by_class else unmasked(logits)
+
     @abstractmethod
     def solve(self, logits: Tensor, row: Row) -> Solution:
         """Maps a batch of rows to distributions.
 
         Args:
-            logits: (rows, classes), float32 or float64, contiguous, −inf where masked; every
-                row has a finite maximum. Never written to.
+            logits: (rows, kept) of the candidates in order of class id, float32 or float64,
+                contiguous, −inf where masked; every row has a finite maximum. Never written to.
             row: this mapping's per-row parameters, (rows, 1) each.
         """

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mappings.rows import maximum
+
+BLOCK = 128
+"""Classes looked at by their largest first (a count)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -12,35 +17,115 @@ class Kept:
 
     Attributes:
         values: (rows, kept) the logits kept, −inf where padded.
-        classes: (rows, kept) int64 class ids, ascending, −1 where padded.
+        classes: (rows, kept) int64 class ids, ascending, −1 where padded; None: all in order.
     """
 
     values: Tensor
-    classes: Tensor
+    classes: Tensor | None
+
+    def rows(self, start: int, stop: int) -> "Kept":
+        """What was kept of rows start (included) to stop (excluded)."""
+        classes = None if self.classes is None else self.classes[start:stop]
+        return Kept(self.values[start:stop], classes)
+
+    def only(self, keep: Tensor) -> "Kept":
+        """Those of them for which `keep` (rows, kept) is true."""
+        fewer = gather(self.values, keep)
+        if self.classes is None or fewer.classes is None:
+            return fewer
+        return Kept(fewer.values, named(fewer.classes, self.classes))
+
+
+def whole(logits: Tensor) -> Kept:
+    """Every class, in its place."""
+    return Kept(logits, None)
+
+
+def unmasked(logits: Tensor) -> Kept | None:
+    """The unmasked classes; None where no masked one stands before them in any row.
+
+    So a row has the same bits however its masked classes were taken away.
+    """
+    if bool((logits.amin(dim=-1) > -torch.inf).all()):
+        return None
+    present = logits > -torch.inf
+    if not bool((present[:, 1:] & ~present[:, :-1]).any()):
+        return None
+    return gather(logits, present)
 
 
 def gather(logits: Tensor, keep: Tensor) -> Kept:
     """Gathers the logits where `keep` (rows, classes) is true."""
-    rows = keep.shape[0]
-    row, cls, slot, width = positions(keep)
-    values = logits.new_full((rows, width), -torch.inf)
-    classes = torch.full((rows, width), -1, dtype=torch.int64, device=logits.device)
-    values[row, slot] = logits[row, cls]
-    classes[row, slot] = cls
-    return Kept(values, classes)
+    row, cls = keep.nonzero(as_tuple=True)
+    return side_by_side(row, cls, logits.flatten()[row * logits.shape[-1] + cls], len(logits))
 
 
-def candidates(logits: Tensor, top: Tensor, reach: Tensor) -> Kept:
+def side_by_side(row: Tensor, cls: Tensor, values: Tensor, rows: int) -> Kept:
+    """Entries in order of row, then of class id, as one line a row.
+
+    Args:
+        row: (entries,) the row of each.
+        cls: (entries,) its class id.
+        values: (entries,) its logit.
+        rows: how many there are (a count).
+    """
+    counts = torch.bincount(row, minlength=rows).unsqueeze(-1)
+    width = max(1, int(counts.max())) if rows else 1
+    slots = torch.arange(width, device=row.device)
+    if row.numel() == 0:
+        cls, values = cls.new_zeros(1), values.new_zeros(1)
+    places = (counts.cumsum(0) - counts + slots).clamp_(max=len(cls) - 1)
+    absent = slots >= counts
+    return Kept(
+        values[places].masked_fill_(absent, -torch.inf), cls[places].masked_fill_(absent, -1)
+    )
+
+
+def peaks(logits: Tensor) -> Tensor:
+    """The largest logit of every block of `BLOCK` classes, (rows, blocks)."""
+    classes = logits.shape[-1]
+    whole = classes - classes % BLOCK
+    heights = [logits[:, :whole].unflatten(-1, (-1, BLOCK)).amax(-1)] if whole else []
+    if whole < classes:
+        heights.append(logits[:, whole:].amax(-1, keepdim=True))
+    return heights[0] if len(heights) == 1 else torch.cat(heights, dim=-1)
+
+
+def above(logits: Tensor, heights: Tensor, floor: Tensor) -> Kept:
+    """The logits above a floor, without a pass of their own where only few blocks reach it.
+
+    Args:
+        logits: (rows, classes), contiguous.
+        heights: (rows, blocks) their peaks.
+        floor: (rows, 1) in their dtype.
+    """
+    rows, classes = logits.shape
+    if classes < 2 * BLOCK:
+        return gather(logits, logits > floor)
+    tall = heights > floor
+    row, block = tall.nonzero(as_tuple=True)
+    if 2 * row.numel() > tall.numel():
+        return gather(logits, logits > floor)
+    # The last block is moved back to be whole; what it shares with the one before counts once.
+    start = (block * BLOCK).clamp_(max=classes - BLOCK)
+    shape, strides = (rows, classes - BLOCK + 1, BLOCK), (classes, 1, 1)
+    near = logits.as_strided(shape, strides, logits.storage_offset())[row, start]
+    lanes = torch.arange(BLOCK, device=logits.device)
+    inside = (near > floor[row]) & (start.unsqueeze(-1) + lanes >= (block * BLOCK).unsqueeze(-1))
+    found, lane = inside.nonzero(as_tuple=True)
+    return side_by_side(row[found], start[found] + lane, near[found, lane], rows)
+
+
+def candidates(logits: Tensor, reach: Tensor) -> Kept:
     """The only classes that can be in the support: x > max x − reach.
 
     Args:
-        logits: (rows, classes).
-        top: (rows, 1) the rows' maxima.
+        logits: (rows, classes), contiguous.
         reach: (rows, 1) T/β in units of the logits; +inf keeps every unmasked class.
     """
-    floor = (top.double() - reach * (1 + 1e-12)).to(logits.dtype)
-    floor = torch.nextafter(floor, torch.full_like(floor, -torch.inf))
-    return gather(logits, logits > floor)
+    heights = peaks(logits)
+    floor = (maximum(heights).double() - reach * (1 + 1e-12)).to(logits.dtype)
+    return above(logits, heights, torch.nextafter(floor, torch.full_like(floor, -torch.inf)))
 
 
 def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -50,6 +135,13 @@ def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     starts = counts.cumsum(0) - counts
     slot = torch.arange(row.numel(), device=keep.device) - starts[row]
     return row, cls, slot, max(1, int(counts.max())) if counts.numel() else 1
+
+
+def named(places: Tensor | None, classes: Tensor) -> Tensor:
+    """The class ids at places among kept classes, −1 where padded; None: at all of them."""
+    if places is None:
+        return classes
+    return classes.gather(-1, places.clamp_min(0)).masked_fill_(places < 0, -1)
 
 
 def along(values: Tensor, classes: Tensor | None) -> Tensor:
@@ -65,6 +157,14 @@ def spread(values: Tensor, classes: Tensor | None, width: int, empty: float) -> 
     if classes is None:
         return values
     out = torch.full((values.shape[0], width), empty, dtype=values.dtype, device=values.device)
-    row, slot = (classes >= 0).nonzero(as_tuple=True)
-    out[row, classes[row, slot]] = values[row, slot]
-    return out
+    return put(out, values, classes)
+
+
+def put(out: Tensor, values: Tensor, classes: Tensor) -> Tensor:
+    """Writes kept values to their classes' places in `out` (rows, classes), and returns it."""
+    absent = classes < 0
+    # Where a line is padded, what stands first is written once more.
+    first, known = classes[:, :1], values[:, :1]
+    known = torch.where(first < 0, out[:, :1].to(values.dtype), known)
+    places = torch.where(absent, first.clamp_min(0), classes)
+    return out.scatter_(-1, places, torch.where(absent, known, values).to(out.dtype))

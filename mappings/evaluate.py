@@ -9,16 +9,20 @@ from torch import Tensor
 
 from mappings.answer import Answer, Chunk, Derivatives, Wanted
 from mappings.base import Mapping
+from mappings.chain import Chain
+from mappings.compact import whole
 from mappings.errors import InvalidParameter, InvalidRow, OutputTooLarge
 from mappings.evaluation import DEFAULT_OUTPUTS, Evaluation, Output
 from mappings.gibbs import Slope, gibbs
 from mappings.losses import Targets
 from mappings.parameters import Row
 from mappings.processor import Processor
-from mappings.rows import maximum
 from mappings.sampling import Draws
 
 InvalidRows = Literal["reject", "report"]
+
+NARROWED_AT_ONCE = 1 << 22
+"""Logits looked through together on a CPU for what matters of them (a count)."""
 
 DEVICE_FACTOR = 256
 """How many times as many logits a GPU takes at once as a CPU does."""
@@ -96,6 +100,13 @@ def suitable(mapping: Mapping, device: torch.device) -> int:
     return mapping.elements_at_once * (1 if device.type == "cpu" else DEVICE_FACTOR)
 
 
+def _narrowed(processors: Sequence[Processor], device: torch.device) -> int:
+    """How many logits a device takes best at a time on their way to the mapping (a count)."""
+    if device.type != "cpu":
+        return Processor.elements_at_once * DEVICE_FACTOR
+    return min((processor.elements_at_once for processor in processors), default=NARROWED_AT_ONCE)
+
+
 @torch.inference_mode()
 def in_steps(
     logits: Tensor,
@@ -135,30 +146,34 @@ def in_steps(
     row = mapping.bind(rows, device)
     steps = [(processor, processor.bind(rows, device)) for processor in processors]
     reasons: dict[int, str] = {}
-    step = max(1, (at_once or suitable(mapping, device)) // classes)
+    solved = at_once or suitable(mapping, device)
+    step = max(1, (at_once or _narrowed(processors, device)) // classes)
+    sloped = not wanted.outputs.isdisjoint({"jacobian", "gradient"})
     for start in range(0, rows, step):
         stop = min(start + step, rows)
-        chain = _Chain(_computable(logits[start:stop].to(device)))
+        chain = Chain(_computable(logits[start:stop].to(device)), sloped=sloped)
         for processor, bound in steps:
             chain.step(processor, _part(bound, rows, start, stop))
-        part = _part(row, rows, start, stop)
-        chain.check(mapping.undefined_rows(chain.logits, part), mapping.undefined)
+        chain.arrive(mapping, _part(row, rows, start, stop))
         reasons |= {start + place: reason for place, reason in chain.bad.items()}
         if reasons and invalid_rows == "reject":
             raise InvalidRow(reasons)
-        solution = mapping.solve(chain.logits, part)
-        answer.add(
-            Chunk(
-                start=start,
-                logits=chain.logits,
-                temperature=part["temperature"],
-                slope=chain.slope,
-                bad=list(chain.bad),
-                solution=solution,
-                shift_invariant=mapping.shift_invariant,
+        for part in chain.parts(solved):
+            first = start + part.start
+            own = _part(row, rows, first, first + len(part.logits))
+            solution = mapping.solve(part.logits, own)
+            answer.add(
+                Chunk(
+                    start=first,
+                    given=part.given,
+                    temperature=own["temperature"],
+                    slope=part.slope,
+                    bad=part.bad,
+                    solution=solution.among(part.classes),
+                    shift_invariant=mapping.shift_invariant,
+                )
             )
-        )
-        yield stop - start
+            yield len(part.logits)
     return answer.finished(reasons)
 
 
@@ -175,7 +190,7 @@ def _nothing(wanted: Wanted, classes: int, device: torch.device) -> Evaluation:
     answer = Answer(1, classes, device, one)
     temperature = torch.ones_like(row[:, :1])
     solution = gibbs(row, Slope(temperature))
-    answer.add(Chunk(0, row, temperature, None, [], solution, shift_invariant=True))
+    answer.add(Chunk(0, whole(row), temperature, None, [], solution, shift_invariant=True))
     return answer.finished({}).rows(0, 0)
 
 
@@ -228,58 +243,3 @@ def _part(row: Row, rows: int, start: int, stop: int) -> Row:
     return {
         name: value[start:stop] if value.shape[0] == rows else value for name, value in row.items()
     }
-
-
-class _Chain:
-    """Logits on their way through the processors, and the rows that fell out."""
-
-    def __init__(self, logits: Tensor) -> None:
-        self.logits = logits
-        self.slope: Tensor | None = None
-        self.bad: dict[int, str] = {}
-        self._drop_unanswerable("")
-
-    def step(self, processor: Processor, row: Row) -> None:
-        """Takes one step of the chain."""
-        slope = processor.slope(self.logits, row)
-        if slope is not None:
-            self.slope = slope if self.slope is None else self.slope * slope
-        self.logits = processor.apply(self.logits, row)
-        self._drop_unanswerable(f" after {processor.name}")
-
-    def check(self, undefined: Tensor | None, reason: str) -> None:
-        """Drops the rows that the mapping has no answer for."""
-        if undefined is not None and bool(undefined.any()):
-            self._drop(dict.fromkeys(undefined.nonzero().flatten().tolist(), reason))
-
-    def _drop_unanswerable(self, when: str) -> None:
-        sound = maximum(self.logits).isfinite().squeeze(-1)
-        if not bool(sound.all()):
-            places = (~sound).nonzero().flatten()
-            reasons = _reasons(self.logits[places])
-            found = zip(places.tolist(), reasons, strict=True)
-            self._drop({place: reason + when for place, reason in found})
-
-    def _drop(self, found: dict[int, str]) -> None:
-        """Goes on with a harmless single class where a row has no answer."""
-        self.bad = found | self.bad
-        mended = self.logits.clone()
-        mended[list(found)] = -torch.inf
-        mended[list(found), 0] = 1.0
-        self.logits = mended
-
-
-def _reasons(logits: Tensor) -> list[str]:
-    """Why each of these rows has no answer."""
-    wrong = logits.isnan()
-    infinite = ~wrong.any(dim=-1, keepdim=True) & (logits == torch.inf)
-    marks = (wrong | infinite).to(torch.int8)
-    first = marks.argmax(dim=-1)
-    # NaN compares with nothing, so what is marked and equal to itself is +inf.
-    kinds = logits.gather(-1, first.unsqueeze(-1)).isnan().squeeze(-1).tolist()
-    return [
-        f"{'nan' if kind else '+inf'} at class {place}" if marked else "no unmasked class"
-        for marked, kind, place in zip(
-            marks.any(dim=-1).tolist(), kinds, first.tolist(), strict=True
-        )
-    ]

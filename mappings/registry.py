@@ -29,7 +29,7 @@ def discovered(package: ModuleType, kind: type[P]) -> dict[str, type[P]]:
 MAPPINGS: dict[str, type[base.Mapping]] = discovered(catalogue, base.Mapping)  # type: ignore[type-abstract]
 """The registered mappings by name."""
 
-PROCESSORS: dict[str, type[Processor]] = discovered(processors, Processor)  # type: ignore[type-abstract]
+PROCESSORS: dict[str, type[Processor]] = discovered(processors, Processor)
 """The registered logits processors by name."""
 
 

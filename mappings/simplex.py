@@ -37,14 +37,14 @@ def simplex_threshold(scores: Tensor) -> Tensor:
 
 
 def projection(
-    scores: Tensor, slope: Slope, classes: Tensor, offset: Tensor | None = None
+    scores: Tensor, slope: Slope, classes: Tensor | None = None, offset: Tensor | None = None
 ) -> Solution:
     """The solution p = [1 + y − s]₊ of kept classes; with `offset` its threshold τ as normalizer.
 
     Args:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
         slope: the scores' derivative by the logits.
-        classes: (rows, kept) class ids.
+        classes: (rows, kept) class ids, or None for all in order.
         offset: (rows, 1) the largest z, subtracted from the scores.
     """
     shift = simplex_threshold(scores)

@@ -1,10 +1,11 @@
 """What a mapping's solve returns: a distribution a row, dense or only its few kept classes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from mappings.compact import named
 from mappings.jacobian import Jacobian
 
 
@@ -37,3 +38,14 @@ class Solution:
     log_pullback: Callable[[Tensor], Tensor] | None = None
     potential: Callable[[], Tensor] | None = None
     gradients: dict[str, Callable[[], Tensor]] = field(default_factory=dict)
+
+    def among(self, classes: Tensor | None) -> "Solution":
+        """This solution of the classes (rows, kept), −1 where padded, that were kept of a row."""
+        if classes is None:
+            return self
+
+        def jacobian() -> Jacobian:
+            found = self.jacobian()
+            return replace(found, classes=named(found.classes, classes))
+
+        return replace(self, classes=named(self.classes, classes), jacobian=jacobian)

@@ -27,10 +27,11 @@ def column(value: float, rows: int = 1) -> Tensor:
 def test_candidates_are_those_within_reach_of_the_maximum(dtype: torch.dtype, reach: float) -> None:
     values = (4 * logits(3, 500)).to(dtype)
     values[1, ::7] = -math.inf
-    kept = candidates(values, maximum(values), column(reach, 3))
+    kept = candidates(values, column(reach, 3))
     for row in range(3):
         top = float(values[row].max())
         needed = [i for i in range(500) if top - reach < float(values[row, i]) > -math.inf]
+        assert kept.classes is not None
         classes = [c for c in kept.classes[row].tolist() if c >= 0]
         assert classes == sorted(classes)
         assert set(needed) <= set(classes)

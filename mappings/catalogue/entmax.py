@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import candidates
+from mappings.compact import Kept, candidates
 from mappings.entmax_roots import SOFTMAX_LIMIT, entmax_roots, tsallis_potential
 from mappings.gibbs import inverse
 from mappings.jacobian import Jacobian, without_cancellation
@@ -36,14 +36,14 @@ class Entmax(Mapping):
 
     sparse = True
 
+    def candidates(self, logits: Tensor, row: Row) -> Kept:
+        beta = _beta(row)
+        reach = torch.where(beta > SOFTMAX_LIMIT, row["temperature"] / beta, torch.inf)
+        return candidates(logits, reach)
+
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        temperature = row["temperature"]
-        beta = row["alpha"] - 1
-        beta = torch.where(beta.abs() <= SOFTMAX_WIDTH, SOFTMAX_LIMIT, beta)
-        top = maximum(logits)
-        reach = torch.where(beta > SOFTMAX_LIMIT, temperature / beta, torch.inf)
-        kept = candidates(logits, top, reach)
-        scores = scaled(kept.values, top, temperature)
+        temperature, beta, top = row["temperature"], _beta(row), maximum(logits)
+        scores = scaled(logits, top, temperature)
         roots = entmax_roots(scores, beta)
         peak = top.double() / temperature
         level = peak + roots.shift
@@ -54,7 +54,7 @@ class Entmax(Mapping):
             return torch.where(masses > 0, ((1 - beta) * logs).exp(), 0)
 
         def jacobian() -> Jacobian:
-            return without_cancellation(weights(), inverse(temperature), kept.classes)
+            return without_cancellation(weights(), inverse(temperature), None)
 
         def by_alpha() -> Tensor:
             slopes = weights()
@@ -69,11 +69,16 @@ class Entmax(Mapping):
             probabilities=masses,
             log_probabilities=lambda: logs,
             jacobian=jacobian,
-            classes=kept.classes,
             normalizer=normalizer.squeeze(-1),
             potential=lambda: tsallis_potential(masses, logs, scores, beta),
             gradients={"alpha": by_alpha},
         )
+
+
+def _beta(row: Row) -> Tensor:
+    """Computes α − 1, (rows, 1); `SOFTMAX_LIMIT` where that is as good as 0."""
+    beta = row["alpha"] - 1
+    return torch.where(beta.abs() <= SOFTMAX_WIDTH, SOFTMAX_LIMIT, beta)
 
 
 def _curvature(x: Tensor) -> Tensor:

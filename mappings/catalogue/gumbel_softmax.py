@@ -31,6 +31,7 @@ class GumbelSoftmax(Mapping):
     hard: bool = False
     """Whether to answer the one-hot of the most probable class."""
 
+    by_class = True
     monotone = False
 
     def solve(self, logits: Tensor, row: Row) -> Solution:

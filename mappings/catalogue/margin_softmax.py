@@ -39,6 +39,7 @@ class MarginSoftmax(Mapping):
     """Whether the margin is subtracted from the cosine or added to the angle."""
 
     shift_invariant = False
+    by_class = True
     monotone = False
     undefined = "the target's cosine is outside [−1, 1]; normalize the embeddings"
 

@@ -3,15 +3,14 @@
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import gather
+from mappings.compact import Kept, unmasked, whole
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.parameters import Count, Fraction, PerRow, Row
 from mappings.rows import exponential, maximum, row_sum, scaled
-from mappings.selection import Ties, largest, nucleus
+from mappings.selection import Ties, nucleus, top_classes
 from mappings.solution import Solution
 
 
@@ -38,20 +37,20 @@ class SparseSoftmax(Mapping):
 
     sparse = True
 
+    def candidates(self, logits: Tensor, row: Row) -> Kept | None:
+        if "k" not in row and "p" not in row:
+            return unmasked(logits)
+        kept = top_classes(logits, row["k"], self.ties) if "k" in row else whole(logits)
+        if "p" in row:
+            scores = scaled(kept.values, maximum(kept.values), row["temperature"])
+            kept = kept.only(nucleus(scores, row["p"], self.ties))
+        return kept
+
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top, temperature = maximum(logits), row["temperature"]
-        offset, slope = top.double() / temperature, Slope(inverse(temperature))
+        scores = scaled(logits, top, temperature)
+        slope, offset = Slope(inverse(temperature)), top.double() / temperature
+        solution = gibbs(scores, slope, offset=offset)
         if "k" not in row and "p" not in row:
-            return gibbs(scaled(logits, top, temperature), slope, offset=offset)
-        kept = gather(
-            logits, largest(logits, row["k"], self.ties) if "k" in row else logits > -torch.inf
-        )
-        values, classes = kept.values, kept.classes
-        if "p" in row:
-            scores = scaled(values, top, temperature)
-            narrowed = gather(values, nucleus(scores, row["p"], self.ties))
-            listed = classes.gather(-1, narrowed.classes.clamp_min(0))
-            values, classes = narrowed.values, torch.where(narrowed.classes < 0, -1, listed)
-        scores = scaled(values, top, temperature)
-        solution = gibbs(scores, slope, classes=classes, offset=offset)
+            return solution
         return replace(solution, potential=lambda: row_sum(exponential(scores)).log())

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import along, candidates, gather
+from mappings.compact import Kept, along, candidates, gather
 from mappings.gibbs import Slope
 from mappings.parameters import PerRow, PositiveTemperature, Row
 from mappings.rows import maximum, scaled
@@ -38,13 +38,16 @@ class Sparsegen(Mapping):
     monotone = False
     sparse = True
 
+    def candidates(self, logits: Tensor, row: Row) -> Kept | None:
+        if self.g == "linear":
+            return candidates(logits, row["temperature"] * (1 - row["lam"]))
+        return None
+
     def solve(self, logits: Tensor, row: Row) -> Solution:
         temperature, room = row["temperature"], 1 - row["lam"]
         if self.g == "linear":
-            top = maximum(logits)
-            kept = candidates(logits, top, temperature * room)
-            scores = scaled(kept.values, top, temperature) / room
-            return projection(scores, Slope(1 / (temperature * room)), kept.classes)
+            scores = scaled(logits, maximum(logits), temperature) / room
+            return projection(scores, Slope(1 / (temperature * room)))
         scores = self._differences(logits, temperature) / room
         kept = gather(scores, scores > -1)
         z = along(logits, kept.classes).double() / temperature

@@ -46,7 +46,7 @@ class Sparsehourglass(Mapping):
         # Written so that neither a large nor a small weight overflows.
         share = torch.where(weight > 1, 1 / (1 + 1 / weight), weight / (1 + weight))
         width = total.abs() / (1 + weight) + share * row["temperature"]
-        kept = candidates(logits, top, width)
+        kept = candidates(logits, width)
         solution = projection(scaled(kept.values, top, width), Slope(1 / width), kept.classes)
 
         def jacobian() -> Jacobian:

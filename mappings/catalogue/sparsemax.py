@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.compact import candidates
+from mappings.compact import Kept, candidates
 from mappings.entmax_roots import tsallis_potential
 from mappings.gibbs import Slope, inverse
 from mappings.parameters import Row
@@ -32,13 +32,14 @@ class Sparsemax(Mapping):
 
     sparse = True
 
+    def candidates(self, logits: Tensor, row: Row) -> Kept:
+        return candidates(logits, row["temperature"])
+
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top, temperature = maximum(logits), row["temperature"]
-        kept = candidates(logits, top, temperature)
-        scores = scaled(kept.values, top, temperature)
-        solution = projection(
-            scores, Slope(inverse(temperature)), kept.classes, offset=top.double() / temperature
-        )
+        scores = scaled(logits, top, temperature)
+        slope, offset = Slope(inverse(temperature)), top.double() / temperature
+        solution = projection(scores, slope, offset=offset)
 
         def potential() -> Tensor:
             masses, logs = solution.probabilities, solution.log_probabilities()

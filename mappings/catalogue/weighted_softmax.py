@@ -32,6 +32,7 @@ class WeightedSoftmax(Mapping):
     weights: ClassWeights
     """One weight a class (dimensionless, ≥ 0), for all rows or rows × classes."""
 
+    by_class = True
     monotone = False
     sparse = True
     undefined = "the weight of every unmasked class is 0; give one of them a positive weight"

@@ -20,6 +20,8 @@ class Allow(Processor):
     ids: ClassIds
     """The class ids kept, for all rows or a list a row."""
 
+    by_class = True
+
     def check_classes(self, classes: Sequence[int]) -> None:
         check_ids(self.ids, classes)
 

@@ -28,6 +28,8 @@ class Bias(Processor):
         check_pairs(self.ids, self.values, "values")
         return self
 
+    by_class = True
+
     def check_classes(self, classes: Sequence[int]) -> None:
         check_ids(self.ids, classes)
 

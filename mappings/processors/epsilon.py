@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 from mappings.selection import or_argmax
 
 
@@ -22,7 +23,7 @@ class Epsilon(Processor):
     cutoff: PerRow[Annotated[float, Field(ge=0, lt=1)]]
     """The smallest probability kept."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         keep = given.masses / given.total >= row["cutoff"]
-        return masked(logits, or_argmax(keep, logits))
+        return gather(logits, or_argmax(keep, logits))

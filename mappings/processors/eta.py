@@ -6,8 +6,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 from mappings.selection import or_argmax
 
 
@@ -23,7 +24,7 @@ class Eta(Processor):
     cutoff: PerRow[Annotated[float, Field(ge=0, lt=1)]]
     """The smallest probability kept in a row of low entropy."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         bar = torch.minimum(row["cutoff"], row["cutoff"].sqrt() * (-given.entropy()).exp())
-        return masked(logits, or_argmax(given.masses / given.total >= bar, logits))
+        return gather(logits, or_argmax(given.masses / given.total >= bar, logits))

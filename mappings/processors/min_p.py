@@ -4,8 +4,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from mappings.compact import Kept, candidates
 from mappings.parameters import Fraction, PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import LIGHT, Processor, shares
+
+SLACK = 1e-12
+"""How much deeper is looked, so that rounding loses no class (in nats)."""
 
 
 class MinP(Processor):
@@ -21,5 +25,8 @@ class MinP(Processor):
     ratio: PerRow[Fraction]
     """The share of the largest probability (dimensionless)."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
-        return masked(logits, shares(logits).masses >= row["ratio"])
+    elements_at_once = LIGHT
+
+    def kept(self, logits: Tensor, row: Row) -> Kept:
+        near = candidates(logits, SLACK - row["ratio"].log())
+        return near.only(shares(near.values).masses >= row["ratio"])

@@ -4,8 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 from mappings.rows import row_sum
 
 
@@ -20,7 +21,7 @@ class PLess(Processor):
 
     name: Literal["p_less"] = "p_less"
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         masses = given.masses / given.total
-        return masked(logits, masses >= row_sum(masses.square()) * (1 - 1e-6))
+        return gather(logits, masses >= row_sum(masses.square()) * (1 - 1e-6))

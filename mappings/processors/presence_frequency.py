@@ -33,6 +33,8 @@ class PresenceFrequency(Processor):
         check_pairs(self.ids, self.counts, "counts")
         return self
 
+    by_class = True
+
     def check_classes(self, classes: Sequence[int]) -> None:
         check_ids(self.ids, classes)
 

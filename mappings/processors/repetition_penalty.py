@@ -26,6 +26,8 @@ class RepetitionPenalty(Processor):
     ids: ClassIds
     """The class ids already used, for all rows or a list a row."""
 
+    by_class = True
+
     def check_classes(self, classes: Sequence[int]) -> None:
         check_ids(self.ids, classes)
 

@@ -4,8 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import Fraction, PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 
 
 class TopA(Processor):
@@ -20,7 +21,7 @@ class TopA(Processor):
     a: PerRow[Fraction]
     """The share (dimensionless)."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         # The largest probability is 1/Σ, so its square is taken off both sides.
-        return masked(logits, given.masses * given.total >= row["a"])
+        return gather(logits, given.masses * given.total >= row["a"])

@@ -4,9 +4,10 @@ from typing import Literal
 
 from torch import Tensor
 
+from mappings.compact import Kept
 from mappings.parameters import Count, PerRow, Row
-from mappings.processor import Processor, masked
-from mappings.selection import Ties, largest
+from mappings.processor import LIGHT, Processor
+from mappings.selection import Ties, top_classes
 
 
 class TopK(Processor):
@@ -24,5 +25,7 @@ class TopK(Processor):
     ties: Ties = "first"
     """What happens to classes equal to the last one kept."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
-        return masked(logits, largest(logits, row["k"], self.ties))
+    elements_at_once = LIGHT
+
+    def kept(self, logits: Tensor, row: Row) -> Kept:
+        return top_classes(logits, row["k"], self.ties)

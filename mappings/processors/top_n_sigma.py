@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import NonNegative, PerRow, Row
-from mappings.processor import Processor, masked
+from mappings.processor import Processor
 from mappings.rows import maximum, row_sum
 
 
@@ -23,7 +24,7 @@ class TopNSigma(Processor):
     n: PerRow[NonNegative]
     """How many standard deviations below the maximum are kept (dimensionless)."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         present, top = logits > -torch.inf, maximum(logits).double()
         # Relative to the maximum, so that a large common shift costs no digits.
         below = torch.where(present, logits.double() - top, 0)
@@ -31,4 +32,4 @@ class TopNSigma(Processor):
         spread = torch.where(present, below - row_sum(below) / count, 0)
         sigma = (row_sum(spread.square()) / count).sqrt()
         reach = torch.where(row["n"] == 0, 0, row["n"] * sigma)
-        return masked(logits, present & (below >= -reach))
+        return gather(logits, present & (below >= -reach))

@@ -4,8 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import Fraction, PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 from mappings.selection import Ties, shortest_prefix
 
 
@@ -27,7 +28,7 @@ class TopP(Processor):
     ties: Ties = "first"
     """What happens to classes equal to the last one kept."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         keep = shortest_prefix(-given.scores, given.masses, row["p"], self.ties)
-        return masked(logits, keep)
+        return gather(logits, keep)

@@ -6,8 +6,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from mappings.compact import Kept, gather
 from mappings.parameters import PerRow, Row
-from mappings.processor import Processor, masked, shares
+from mappings.processor import Processor, shares
 from mappings.selection import shortest_prefix
 
 
@@ -25,9 +26,9 @@ class Typical(Processor):
     mass: PerRow[Annotated[float, Field(gt=0, le=1)]]
     """Mass kept (a probability)."""
 
-    def apply(self, logits: Tensor, row: Row) -> Tensor:
+    def kept(self, logits: Tensor, row: Row) -> Kept:
         given = shares(logits)
         present = logits > -torch.inf
         distance = torch.where(present, (given.surprisals() - given.entropy()).abs(), torch.inf)
         keep = shortest_prefix(distance, given.masses / given.total, row["mass"], "first")
-        return masked(logits, keep)
+        return gather(logits, keep)
