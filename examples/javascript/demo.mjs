@@ -38,6 +38,6 @@ try {
   }
 } catch (error) {
   if (error instanceof ProbmapError) console.error(`probmap: ${error.message} (${error.code})`);
-  else console.error("probmap:", error.message, error.cause ?? "");
+  else console.error("probmap:", error.message, String(error.cause ?? ""));
   process.exitCode = 1;
 }
