@@ -128,9 +128,12 @@ def shared_client() -> httpx.Client:
 def metric(server: RunningServer, name: str, **labels: str) -> float:
     """A sample of /metrics, such as probmap_batch_rows_sum; summed over what is not named."""
     text = httpx.get(f"{server.url}/metrics").text
+    families = list(text_string_to_metric_families(text))
+    # A name that nothing has would be 0 for ever.
+    assert any(name.startswith(family.name) for family in families), name
     found = [
         sample.value
-        for family in text_string_to_metric_families(text)
+        for family in families
         for sample in family.samples
         if sample.name == name and labels.items() <= sample.labels.items()
     ]
