@@ -2,7 +2,7 @@
 // but the standard library.
 //
 //     g++ -std=c++20 -O2 examples/cpp/probmap.cpp -o /tmp/probmap
-//     /tmp/probmap [HOST] [PORT] [MAPPING]
+//     /tmp/probmap [HOST:PORT] [MAPPING]
 //
 // The body is that of the Open Inference Protocol: a JSON header that describes the tensors, then
 // their bytes, little-endian.
@@ -28,11 +28,14 @@ using Floats = std::vector<float>;
 struct Socket {
     int descriptor = -1;
 
-    Socket(const std::string& host, const std::string& port) {
+    explicit Socket(const std::string& server) {
+        size_t colon = server.rfind(':');
+        if (colon == std::string::npos) throw std::runtime_error(server + " is not HOST:PORT");
+        std::string host = server.substr(0, colon), port = server.substr(colon + 1);
         addrinfo hints{}, *found = nullptr;
         hints.ai_socktype = SOCK_STREAM;
         if (int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found))
-            throw std::runtime_error(host + ": " + gai_strerror(error));
+            throw std::runtime_error(server + ": " + gai_strerror(error));
         for (addrinfo* one = found; one && descriptor < 0; one = one->ai_next) {
             descriptor = socket(one->ai_family, SOCK_STREAM, 0);
             if (descriptor >= 0 && connect(descriptor, one->ai_addr, one->ai_addrlen) < 0) {
@@ -41,7 +44,7 @@ struct Socket {
             }
         }
         freeaddrinfo(found);
-        if (descriptor < 0) throw std::runtime_error("no connection to " + host + ":" + port);
+        if (descriptor < 0) throw std::runtime_error("no connection to " + server);
         timeval patience{30, 0};
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     }
@@ -91,8 +94,8 @@ std::string tensor(const std::string& name, const std::string& shape, const Floa
 }
 
 // The probabilities of logits, one row after the other; each row has its own temperature.
-Floats map(const std::string& host, const std::string& port, const std::string& mapping,
-           const Floats& logits, const Floats& temperature) {
+Floats map(const std::string& server, const std::string& mapping, const Floats& logits,
+           const Floats& temperature) {
     std::string rows = std::to_string(temperature.size());
     std::string shape = rows + ", " + std::to_string(logits.size() / temperature.size());
     std::string body = R"({"inputs": [)" + tensor("logits", shape, logits) + ", " +
@@ -104,8 +107,8 @@ Floats map(const std::string& host, const std::string& port, const std::string& 
         body.append(reinterpret_cast<const char*>(numbers->data()), 4 * numbers->size());
 
     // HTTP/1.0: the answer comes in one piece, never in chunks, and ends the connection.
-    std::string answer = Socket(host, port).exchange(
-        "POST /v2/models/" + mapping + "/infer HTTP/1.0\r\nHost: " + host + ":" + port +
+    std::string answer = Socket(server).exchange(
+        "POST /v2/models/" + mapping + "/infer HTTP/1.0\r\nHost: " + server +
         "\r\nContent-Type: application/octet-stream\r\nInference-Header-Content-Length: " +
         header_length + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     size_t end = answer.find("\r\n\r\n");
@@ -128,7 +131,7 @@ int main(int count, char** arguments) try {
         return std::string(place < count ? arguments[place] : otherwise);
     };
     // Minus infinity masks a class, which gets exactly 0.
-    Floats p = map(given(1, "127.0.0.1"), given(2, "8000"), given(3, "sparsemax"),
+    Floats p = map(given(1, "127.0.0.1:8000"), given(2, "sparsemax"),
                    {0, 0.5, 1, 1, -INFINITY, 3}, {1, 4});
     for (size_t at = 0; at < p.size(); at += 3)
         std::printf("%.4f %.4f %.4f\n", p[at], p[at + 1], p[at + 2]);

@@ -1,13 +1,15 @@
 //! Two rows of logits, mapped by a probmap server: binary tensors over a TCP socket, and nothing
 //! but the standard library.
 //!
-//!     rustc -O examples/rust/probmap.rs -o /tmp/probmap && /tmp/probmap [HOST:PORT] [MAPPING]
+//!     rustc --edition 2021 -O examples/rust/probmap.rs -o /tmp/probmap
+//!     /tmp/probmap [HOST:PORT] [MAPPING]
 //!
 //! The body is that of the Open Inference Protocol: a JSON header that describes the tensors, then
 //! their bytes, little-endian.
 
 use std::error::Error;
 use std::io::{Read, Write};
+use std::mem::size_of_val;
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
