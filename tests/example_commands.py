@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 
 from server import ROOT
@@ -27,6 +29,10 @@ ADDRESS = "127.0.0.1:8000"
 
 RUN_SECONDS = 120
 BUILD_SECONDS = 600
+
+
+SPARSEMAX = [[0, 0.25, 0.75], [0.25, 0, 0.75]]
+"""Of (0, 1/2, 1) at T = 1 and (1, −∞, 3) at T = 4: z − τ with τ = 1/4 and τ = 0."""
 
 
 @dataclass(frozen=True)
@@ -107,3 +113,25 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join(10)
+
+
+def detail_of(response: httpx.Response) -> str:
+    assert response.status_code >= 400
+    return str(response.json()["detail"])
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """An address at which nothing listens: the port is taken, but not listened on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def assert_refused(done: Done, *parts: str) -> None:
+    """It said so, on stderr, and printed no numbers."""
+    assert done.code == 1, done
+    assert done.out == "", done
+    assert done.err.startswith("probmap: "), done
+    for part in parts:
+        assert part in done.err, done

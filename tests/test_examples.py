@@ -6,15 +6,10 @@ Their commands are those of examples/README.md; one whose tool is not installed 
 import json
 import math
 import re
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from example_commands import (
@@ -22,19 +17,20 @@ from example_commands import (
     EXAMPLES,
     README,
     RUN_SECONDS,
+    SPARSEMAX,
     Done,
     Example,
     answering,
+    assert_refused,
     built,
+    detail_of,
     environment,
+    nobody,
 )
-from server import RunningServer, faulty_server, map_logits, shared_server
+from server import shared_server
 
 TELLERS = ("rust/probmap.rs", "cpp/probmap.cpp", "go/probmap.go", "java/Probmap.java")
 """The program that is told four times."""
-
-SPARSEMAX = [[0, 0.25, 0.75], [0.25, 0, 0.75]]
-"""Of (0, 1/2, 1) at T = 1 and (1, −∞, 3) at T = 4: z − τ with τ = 1/4 and τ = 0."""
 
 
 @pytest.fixture(scope="module", params=TELLERS)
@@ -50,28 +46,6 @@ def shown(rows: list[list[float]]) -> str:
 def softmax(z: list[float]) -> list[float]:
     masses = [math.exp(one) for one in z]
     return [mass / math.fsum(masses) for mass in masses]
-
-
-def detail_of(response: httpx.Response) -> str:
-    assert response.status_code >= 400
-    return str(response.json()["detail"])
-
-
-@pytest.fixture(scope="module")
-def unused_url() -> Iterator[str]:
-    """An address at which nothing listens: the port is taken, but not listened on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
-def assert_refused(done: Done, *parts: str) -> None:
-    """It said so, on stderr, and printed no numbers."""
-    assert done.code == 1, done
-    assert done.out == ""
-    assert done.err.startswith("probmap: ")
-    for part in parts:
-        assert part in done.err
 
 
 def test_every_example_is_listed_with_its_command() -> None:
@@ -128,8 +102,9 @@ def test_the_tellers_refuse_an_answer_without_tensors(teller: Example) -> None:
         assert_refused(teller.run(url))
 
 
-def test_the_tellers_say_that_nobody_is_there(teller: Example, unused_url: str) -> None:
-    assert_refused(teller.run(unused_url), unused_url.removeprefix("http://"))
+def test_the_tellers_say_that_nobody_is_there(teller: Example) -> None:
+    with nobody() as url:
+        assert_refused(teller.run(url), url.removeprefix("http://"))
 
 
 def test_curl_prints_closed_forms(tmp_path: Path) -> None:
@@ -159,222 +134,11 @@ def test_curl_ends_with_the_problem_document_when_the_server_says_no(tmp_path: P
     assert json.loads(done.out.splitlines()[-1])["code"] == "unknown_name"
 
 
-def test_curl_ends_when_nobody_is_there(tmp_path: Path, unused_url: str) -> None:
-    done = built("curl.sh", tmp_path).run(unused_url)
+def test_curl_ends_when_nobody_is_there(tmp_path: Path) -> None:
+    with nobody() as url:
+        done = built("curl.sh", tmp_path).run(url)
     assert done.code == 7
     assert "curl: (7)" in done.err
-
-
-DEMO = "javascript/demo.mjs"
-
-
-def demonstrated(done: Done) -> dict[str, str]:
-    """What the demo printed, by the first word or two of each line."""
-    assert (done.code, done.err) == (0, "")
-    lines = re.findall(r"^(stream \d|\w+) (.*)$", done.out, re.M)
-    return dict(lines)
-
-
-def assert_demonstrated(done: Done) -> None:
-    found = demonstrated(done)
-    assert json.loads(found["map"]) == SPARSEMAX
-    for row, tokens in zip(SPARSEMAX, json.loads(found["sample"]), strict=True):
-        assert len(tokens) == 5
-        assert all(row[token] > 0 for token in tokens)
-    # z = (0, 1/4, 1/2) and (1/2, −∞, 3/2), so τ = −1/12 and 1/2.
-    wanted = [1 / 12, 1 / 3, 7 / 12, 0, 0, 1]
-    assert [float(p) for p in found["probabilities"].split()] == pytest.approx(wanted, rel=1e-6)
-    assert found["support_offsets"] == "0 3 4"
-    assert found["support_indices"] == "2 1 0 2"
-    assert json.loads(found["stream 0"]) == [[0, 0.25, 0.75]]
-    assert json.loads(found["stream 1"]) == [[0, 0, 1]]
-    assert json.loads(found["stream 2"]) == "temperature should be a valid number"
-
-
-def test_the_javascript_demo_prints_closed_forms(tmp_path: Path) -> None:
-    assert_demonstrated(built(DEMO, tmp_path).run(shared_server().url))
-
-
-def test_the_javascript_demo_says_why_not(tmp_path: Path, unused_url: str) -> None:
-    demo = built(DEMO, tmp_path)
-    detail = detail_of(map_logits(logits=[1], mapping="sparsemacks"))
-    refused = demo.run(shared_server().url, "sparsemacks")
-    assert_refused(refused, f"probmap: {detail} (unknown_name)")
-    assert_refused(demo.run(unused_url), unused_url.removeprefix("http://"))
-    with answering(502, b"<h1>Bad gateway</h1>", Content_Type="text/html") as url:
-        assert_refused(demo.run(url), "502", "Bad gateway")
-
-
-def scripted(script: str, url: str, tmp_path: Path) -> Any:
-    """What a script that imports the module prints, as JSON."""
-    built(DEMO, tmp_path)
-    module = (EXAMPLES / "javascript" / "probmap.mjs").as_uri()
-    head = f'import {{ Probmap, ProbmapError }} from "{module}"; const url = "{url}";\n'
-    done = subprocess.run(
-        ["node", "--input-type=module", "--eval", head + script],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-        env=environment(),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-INFER = """
-const logits = Float32Array.from({ length: 7 * 33 }, (_, i) => Math.fround(Math.sin(i) * 5));
-const outputs = ["probabilities", "support_indices", "support_offsets", "entropy"];
-const found = await new Probmap(url + "/").infer("softmax", logits, { rows: 7, outputs });
-const lists = Object.entries(found).map(([name, array]) => [name, Array.from(array, Number)]);
-console.log(JSON.stringify({ logits: Array.from(logits), ...Object.fromEntries(lists) }));
-"""
-
-
-def test_javascript_sends_and_reads_float32_as_it_lies_in_memory(tmp_path: Path) -> None:
-    found = scripted(INFER, shared_server().url, tmp_path)
-    logits = np.array(found["logits"], np.float32).astype(np.float64).reshape(7, 33)
-    masses = np.exp(logits - logits.max(1, keepdims=True))
-    wanted = masses / masses.sum(1, keepdims=True)
-    got = np.array(found["probabilities"]).reshape(7, 33)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6)
-    np.testing.assert_allclose(found["entropy"], -(wanted * np.log(wanted)).sum(1), rtol=1e-6)
-    assert found["support_offsets"] == [33 * row for row in range(8)]
-    order = np.argsort(-logits, axis=1, kind="stable")
-    assert found["support_indices"] == order.reshape(-1).tolist()
-
-
-ERROR = """
-try {
-  await new Probmap(url).map({ logits: [[1, 2], [3, null], [null, null]], mapping: "softmax" });
-} catch (error) {
-  const { name, message, code, status, requestId, errors } = error;
-  const isOne = error instanceof ProbmapError && error instanceof Error;
-  console.log(JSON.stringify({ isOne, name, message, code, status, requestId, errors }));
-}
-"""
-
-
-def test_javascript_errors_carry_the_problem_document(tmp_path: Path) -> None:
-    found = scripted(ERROR, shared_server().url, tmp_path)
-    document = map_logits(logits=[[1, 2], [3, None], [None, None]], mapping="softmax").json()
-    assert found.pop("requestId")
-    assert found == {
-        "isOne": True,
-        "name": "ProbmapError",
-        "message": document["detail"],
-        "code": "invalid_row",
-        "status": 422,
-        "errors": document["errors"],
-    }
-
-
-STREAM = """
-const slow = { name: "faulty", fault: "slow", seconds: 1.5 };
-const requests = [
-  { logits: [1, 2], mapping: "softmax" },
-  { logits: [1, 2, 3], mapping: slow },
-  { logits: [1, 2, 3, 4], mapping: slow },
-];
-const moments = [];
-for await (const answer of new Probmap(url).stream(requests)) {
-  moments.push([answer.index, performance.now() / 1000]);
-  if (answer.index === 1) break;
-}
-console.log(JSON.stringify(moments));
-"""
-
-
-@pytest.fixture(scope="module")
-def slow_server() -> Iterator[RunningServer]:
-    with faulty_server() as running:
-        yield running
-
-
-@pytest.mark.parametrize("way", ["direct", "forwarded"])
-def test_javascript_reads_a_stream_as_it_comes_and_may_leave_it(
-    way: str, slow_server: RunningServer, tmp_path: Path
-) -> None:
-    if way == "direct":
-        found = scripted(STREAM, slow_server.url, tmp_path)
-    else:
-        with served(slow_server.url, tmp_path) as url:
-            found = scripted(STREAM, url, tmp_path)
-    (first, early), (second, late) = found
-    assert (first, second) == (0, 1)
-    assert late - early > 0.75
-
-
-@contextmanager
-def served(url: str, folder: Path) -> Iterator[str]:
-    """The address of serve.mjs in front of a server."""
-    process = subprocess.Popen(
-        [*built("javascript/index.html", folder).told(url), "0"],
-        cwd=EXAMPLES.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.communicate(timeout=10)
-
-
-def test_the_page_and_its_module_are_served_and_what_they_ask_is_forwarded(tmp_path: Path) -> None:
-    with served(shared_server().url, tmp_path) as url:
-        page = httpx.get(url)
-        assert page.headers["content-type"] == "text/html; charset=utf-8"
-        assert page.text == (EXAMPLES / "javascript/index.html").read_text(encoding="utf-8")
-        module = httpx.get(f"{url}/probmap.mjs")
-        assert module.headers["content-type"] == "text/javascript; charset=utf-8"
-        assert_demonstrated(built(DEMO, tmp_path).run(url))
-        for path in ("/metrics", "/demo.mjs", "/../README.md", "/v2/repository/index"):
-            assert httpx.get(url + path).status_code == 404
-
-
-def test_the_page_is_told_that_the_server_is_gone(tmp_path: Path, unused_url: str) -> None:
-    with served(unused_url, tmp_path) as url:
-        answer = httpx.post(f"{url}/v1/map", json={})
-    assert answer.status_code == 502
-    assert unused_url in answer.text
-
-
-DOCUMENT = """
-const made = () => ({ parts: [], append(...more) { this.parts.push(...more); },
-  replaceChildren(...all) { this.parts = all; } });
-const found = {};
-globalThis.document = { querySelector: (name) => (found[name] ??= made()), createElement: made };
-let changed;
-globalThis.addEventListener = (event, then) => { if (event === "input") changed = then; };
-Object.assign(document.querySelector("#logits"), { value: "0, 0.5, 1" });
-Object.assign(document.querySelector("#alpha"), { value: "2" });
-const real = globalThis.fetch;
-globalThis.fetch = (path, options) => real(url + path, options);
-const state = () => [
-  found["#bars"].parts.map((bar) => [bar.parts[0].value, bar.parts[1].trim()]),
-  found["[role=alert]"].textContent,
-];
-%s
-await new Promise((resolve) => setTimeout(resolve, 1000));
-const drawn = state();
-found["#logits"].value = "0, x, 1";
-await changed();
-console.log(JSON.stringify([drawn, state()]));
-"""
-
-
-def test_the_page_draws_bars_and_tells_what_is_wrong(tmp_path: Path) -> None:
-    page = (EXAMPLES / "javascript/index.html").read_text(encoding="utf-8")
-    script = re.search(r'<script type="module">(.*?)</script>', page, re.S)
-    assert script is not None
-    code = re.sub(r"import .*\n", "", script[1])
-    (bars, said), (none, wrong) = scripted(DOCUMENT % code, shared_server().url, tmp_path)
-    assert bars == [[0, "0.0000"], [0.25, "0.2500"], [0.75, "0.7500"]]
-    assert (said, none) == ("", [])
-    assert "nan" in wrong
 
 
 def test_curl_leaves_nothing_behind(tmp_path: Path) -> None:
