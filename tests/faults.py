@@ -21,6 +21,9 @@ MARK = 666.0
 MOST_ROWS = 3
 """Rows that the fault "small_memory" can hold at a time (a count)."""
 
+WARM_UP_SECONDS = 1.0
+"""How long a worker warms up that replaces a dead one: who looks now and then sees it."""
+
 Fault = Literal["error", "memory", "small_memory", "exit", "sleep", "death", "slow"]
 
 
@@ -62,9 +65,22 @@ def _die_next_time() -> None:
 
     def die(line: Line, timeout: float) -> NoReturn:
         Line.take = take  # type: ignore[method-assign]
+        _warm_up_slowly_next_time()
         raise RuntimeError("an injected death")
 
     Line.take = die  # type: ignore[method-assign, assignment]
+
+
+def _warm_up_slowly_next_time() -> None:
+    """Makes the next evaluation of the faulty mapping, which is a warm-up, a slow one."""
+    solve = Faulty.solve
+
+    def slowly(self: Faulty, logits: Tensor, row: Row) -> Solution:
+        Faulty.solve = solve  # type: ignore[method-assign]
+        time.sleep(WARM_UP_SECONDS)
+        return solve(self, logits, row)
+
+    Faulty.solve = slowly  # type: ignore[method-assign]
 
 
 def install() -> None:
