@@ -2,98 +2,75 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from service.content_encoding import compressed
-from service.engine.admission import Place
-from service.engine.job import Job
+from service.engine.admission import Permit
 from service.errors import DeadlineExceeded
 from service.runtime import Runtime
-from service.stages import Stage
+from service.stages import Progress
 from service.wire.exchange import Encoded, Exchange
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer, ready to be sent.
-
-    Attributes:
-        body: what to send.
-        stages: decode, queue, compute and encode, in this order.
-    """
-
-    body: Encoded
-    stages: tuple[Stage, ...]
 
 
 async def answer(
     runtime: Runtime,
     exchange: Exchange,
     body: bytearray,
-    place: Place,
+    permit: Permit,
+    progress: Progress,
     *,
-    arrived: float,
     deadline: float | None = None,
     coding: str | None = None,
-    decoded: Callable[[Job], None] = lambda job: None,
-) -> Answered:
+) -> Encoded:
     """Answers a body on its wire, with or without HTTP around it.
 
     Args:
         runtime: the server's.
         exchange: the request's.
         body: the request's.
-        place: the request's; holds what the request takes, step by step.
-        arrived: when the request came (seconds of time.monotonic).
+        permit: the request's; holds what the request takes, step by step.
+        progress: the request's; is told how far it has come.
         deadline: when the answer is due (seconds of time.monotonic); None: whenever.
         coding: what the answer's body is to be compressed in; None: nothing.
-        decoded: is told the job as soon as it is known.
 
     Raises:
         DeadlineExceeded: the time is up, by `deadline` or by what the body says.
         ProbmapError: the request asks for what cannot be, or for more than there is room for.
     """
     size = len(body) + exchange.beside_bytes
-    job: Job | None = None
-    stages: tuple[Stage, ...] = ()
+    limit = asyncio.timeout_at(_on_loop(deadline))
     try:
-        async with asyncio.timeout_at(_on_loop(deadline)) as limit:
-            started = time.monotonic()
-            job = await runtime.transcode(size, partial(exchange.decode, body))
+        async with limit:
+            with progress.stage("decode"):
+                job = progress.job = await runtime.transcode(size, partial(exchange.decode, body))
             del body
-            decode = Stage("decode", started, time.monotonic() - started)
-            decoded(job)
             if exchange.timeout_seconds is not None:
-                given = arrived + exchange.timeout_seconds
+                given = progress.arrived + exchange.timeout_seconds
                 deadline = given if deadline is None else min(given, deadline)
                 limit.reschedule(_on_loop(deadline))
-            place.hold(job.bytes, job.rows)
-            started = time.monotonic()
-            completed = await runtime.engine.submit(job, deadline)
-            runtime.metrics.computed(job.request.mapping.name, completed)
-            queue = Stage("queue", started, completed.queue_seconds)
-            begun = started + completed.queue_seconds
-            compute = Stage("compute", begun, completed.compute_seconds)
-            started = time.monotonic()
+            permit.hold(job.bytes, job.rows)
+            submitted = time.monotonic()
+            completed = await runtime.engine.submit(job)
+            progress.computed(submitted, completed)
+            runtime.metrics.observe_wait(job.request.mapping.name, completed.queue_seconds)
             evaluation = completed.evaluation
             estimate = exchange.answer_bytes(job, evaluation)
-            place.settle(job.answer_bytes + estimate)
-            encoded = await runtime.transcode(estimate, partial(exchange.encode, job, evaluation))
-            if coding is not None:
-                encoded = await runtime.transcode(
-                    encoded.size, partial(compressed, encoded, coding)
-                )
-            place.settle(encoded.size)
-            encode = Stage("encode", started, time.monotonic() - started)
-            stages = (decode, queue, compute, encode)
-            return Answered(encoded, stages)
+            permit.settle(job.answer_bytes + estimate)
+            with progress.stage("encode"):
+                encode = partial(exchange.encode, job, evaluation)
+                encoded = await runtime.transcode(estimate, encode)
+                if coding is not None:
+                    shrink = partial(compressed, encoded, coding)
+                    encoded = await runtime.transcode(encoded.size, shrink)
+            permit.settle(encoded.size)
+            progress.is_answered = True
+            return encoded
     except TimeoutError:
-        raise DeadlineExceeded from None
+        if limit.expired():
+            raise DeadlineExceeded from None
+        raise
     finally:
-        if job is not None:
-            runtime.statistics.count(job, time.monotonic() - arrived, stages)
+        runtime.statistics.count(progress)
 
 
 def _on_loop(moment: float | None) -> float | None:

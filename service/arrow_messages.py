@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from service.errors import NotReady
-from service.lines import next_message
+from service.messages import next_of_body
 from service.wire.arrow_framing import PREFIX_BYTES, Kind, malformed, metadata_bytes, read_head
 
 
@@ -105,7 +105,7 @@ class ArrowMessages:
         """Takes what comes next; False: nothing will."""
         if self._is_over:
             return False
-        message = await next_message(self._receive, self._idle_seconds, self._ending)
+        message = await next_of_body(self._receive, self._idle_seconds, self._ending)
         if message is None:
             return False
         if message["type"] == "http.disconnect":

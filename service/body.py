@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from mappings.errors import ProbmapError
 from service.content_encoding import Inflation, coding_of
-from service.engine.admission import Place
+from service.engine.admission import Permit
 from service.errors import BodyTimeout, TooLarge, UnsupportedMediaType
 from service.settings import Settings, flag
 
@@ -43,7 +43,7 @@ async def read_body(
     receive: Receive,
     settings: Settings,
     media_types: Sequence[str] | None,
-    place: Place,
+    permit: Permit,
     transcode: Transcode,
 ) -> bytearray:
     """The whole body of a request, inflated if it was compressed.
@@ -54,7 +54,7 @@ async def read_body(
         settings: the limits.
         media_types: what the route reads; the first is the one assumed of a body without
             Content-Type. None: whatever the header says.
-        place: the request's, which holds the body as it grows.
+        permit: the request's, which holds the body as it grows.
         transcode: where to inflate.
 
     Raises:
@@ -72,15 +72,15 @@ async def read_body(
             check_media_type(headers.get("content-type", ""), media_types)
         coding = coding_of(",".join(headers.getlist("content-encoding")))
         body = bytearray(0 if coding else lead)
-        await _receive(body, headers, receive, settings, place)
+        await _receive(body, headers, receive, settings, permit)
     except ProbmapError as error:
         raise UnreadBody(error) from None
     if coding is not None:
         source, body = body, bytearray(lead)
-        await _inflate(body, Inflation(coding, source), len(source), settings, place, transcode)
+        await _inflate(body, Inflation(coding, source), len(source), settings, permit, transcode)
     # Moves no byte: a bytearray that loses its first bytes starts later.
     del body[:lead]
-    place.hold(len(body))
+    permit.hold(len(body))
     return body
 
 
@@ -91,7 +91,7 @@ def _lead(headers: Headers) -> int:
 
 
 async def _receive(
-    body: bytearray, headers: Headers, receive: Receive, settings: Settings, place: Place
+    body: bytearray, headers: Headers, receive: Receive, settings: Settings, permit: Permit
 ) -> None:
     """Appends what the client sends to `body`."""
     limit, lead = settings.max_body_bytes, len(body)
@@ -113,8 +113,8 @@ async def _receive(
                     return
                 # All of it must fit, but only what is there is held: who sends nothing takes
                 # no room from others.
-                place.expect(max(expected, size))
-                place.hold(size)
+                permit.expect(max(expected, size))
+                permit.hold(size)
     except TimeoutError:
         seconds = settings.body_timeout_seconds
         raise BodyTimeout(
@@ -128,7 +128,7 @@ async def _inflate(
     inflation: Inflation,
     source_bytes: int,
     settings: Settings,
-    place: Place,
+    permit: Permit,
     transcode: Transcode,
 ) -> None:
     """Appends what was compressed to `body`, a little at a time: a few bytes can become many."""
@@ -138,7 +138,7 @@ async def _inflate(
         body += await transcode(step, partial(inflation.step, step))
         if len(body) - lead > limit:
             raise TooLarge.over("the body is too large once inflated", "max_body_bytes", limit)
-        place.hold(source_bytes + len(body) - lead)
+        permit.hold(source_bytes + len(body) - lead)
         step = STEP_BYTES
 
 

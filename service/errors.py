@@ -10,7 +10,7 @@ ProbmapError             (mappings.errors) everything a client can cause
 ├── NotAcceptable        no format that the client accepts
 ├── NotFound, MethodNotAllowed
 ├── Overloaded           the server holds as much as it may
-├── NotReady             the server is starting or stopping
+├── NotReady             the server is starting or stopping, or has lost its workers
 ├── DeadlineExceeded     the answer would come after the time the client gave it
 ├── OutOfMemory          the device cannot hold what the request needs
 └── Internal             nothing the client caused
@@ -96,10 +96,22 @@ class Overloaded(ProbmapError):
 
 
 class NotReady(ProbmapError):
-    """The server is starting or stopping."""
+    """The server is starting or stopping, or has lost its workers.
+
+    Attributes:
+        retry_after: when to try again (seconds); None: it will not be ready again.
+    """
 
     code = "not_ready"
-    retry_after = 1
+
+    def __init__(self, detail: str, retry_after: int | None = 1) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+    @classmethod
+    def lost(cls) -> "NotReady":
+        """The error of a server without workers."""
+        return cls("the server has lost its workers and must be started anew", None)
 
 
 class DeadlineExceeded(ProbmapError):
@@ -124,6 +136,9 @@ class Internal(ProbmapError):
     """Something the client did not cause; the log tells more."""
 
     code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__("the server failed; its log tells why, under this request_id")
 
 
 STATUS = {

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive
+from starlette.types import Receive
 
-from service.errors import BodyTimeout
-from service.settings import flag
+from service.messages import next_of_body
 
 
 async def lines(
@@ -28,7 +27,7 @@ async def lines(
     line = bytearray()
     is_long = False
     while True:
-        message = await next_message(receive, idle_seconds, ending)
+        message = await next_of_body(receive, idle_seconds, ending)
         if message is None:
             return
         if message["type"] == "http.disconnect":
@@ -52,36 +51,3 @@ async def lines(
         yield None
     elif line.strip():
         yield line
-
-
-async def next_message(
-    receive: Receive, idle_seconds: float | None, ending: asyncio.Event
-) -> Message | None:
-    """The next message of a connection; None: it is time to end.
-
-    Args:
-        receive: the connection's.
-        idle_seconds: how long to wait for one; None: for any time.
-        ending: set when it is time to end.
-
-    Raises:
-        BodyTimeout: nothing came for too long.
-    """
-    receiving = asyncio.ensure_future(receive())
-    stopping = asyncio.ensure_future(ending.wait())
-    try:
-        done, _ = await asyncio.wait(
-            (receiving, stopping), timeout=idle_seconds, return_when=asyncio.FIRST_COMPLETED
-        )
-    finally:
-        stopping.cancel()
-        if not receiving.done():
-            receiving.cancel()
-    if receiving in done:
-        return receiving.result()
-    if stopping in done:
-        return None
-    raise BodyTimeout(
-        f"nothing came for {idle_seconds:g} seconds "
-        f"({flag('stream_idle_seconds')} of the server sets this time)"
-    )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -9,9 +10,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mappings.errors import ProbmapError
-from service.answering import Answered
 from service.body import UnreadBody
-from service.engine.admission import Place
+from service.engine.admission import Permit
 from service.errors import (
     STATUS,
     Internal,
@@ -21,6 +21,7 @@ from service.errors import (
     Overloaded,
     problem,
 )
+from service.stages import Stage
 from service.wire.exchange import Encoded, Headers
 
 log = logging.getLogger("probmap.request")
@@ -60,7 +61,7 @@ class ProblemResponse(BodyResponse):
 
     def __init__(self, error: ProbmapError, request_id: str, *, headers: Headers = ()) -> None:
         body = Encoded([orjson.dumps(problem(error, request_id))], "application/problem+json")
-        if isinstance(error, Overloaded | NotReady):
+        if isinstance(error, Overloaded | NotReady) and error.retry_after is not None:
             headers = [*headers, (b"retry-after", b"%d" % error.retry_after)]
         super().__init__(body, status=STATUS[error.code], headers=headers)
         self.code = error.code
@@ -92,21 +93,19 @@ class RefusedBodyResponse(ProblemResponse):
 
 
 class EvaluatedResponse(BodyResponse):
-    """An evaluation, with the times it took; its place is given back once it is sent."""
+    """An evaluation, with the times it took; its permit is given back once it is sent."""
 
-    def __init__(self, answered: Answered, place: Place) -> None:
-        timing = ", ".join(
-            f"{stage.name};dur={stage.seconds * 1000:.3f}" for stage in answered.stages
-        )
-        super().__init__(answered.body, headers=[(b"server-timing", timing.encode())])
-        self.place = place
+    def __init__(self, body: Encoded, stages: Sequence[Stage], permit: Permit) -> None:
+        timing = ", ".join(f"{stage.name};dur={stage.seconds * 1000:.3f}" for stage in stages)
+        super().__init__(body, headers=[(b"server-timing", timing.encode())])
+        self.permit = permit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self.place.release()
+            self.permit.release()
 
 
 def json_response(value: object, *, headers: Headers = ()) -> BodyResponse:
@@ -128,5 +127,4 @@ def error_response(error: Exception, request_id: str) -> BodyResponse:
         refused = MethodNotAllowed(f"this path takes {allowed}")
         return ProblemResponse(refused, request_id, headers=[(b"allow", allowed.encode())])
     log.error("request %s failed", request_id, exc_info=error)
-    unknown = Internal("the server failed; its log tells why, under this request_id")
-    return ProblemResponse(unknown, request_id)
+    return ProblemResponse(Internal(), request_id)

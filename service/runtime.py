@@ -31,9 +31,9 @@ class Runtime:
         self.statistics = Statistics()
         self.metrics = Metrics()
         self.tracing = None if settings.traces == "off" else Tracing()
-        self.engine = Engine(settings, self._computed)
+        self.engine = Engine(settings, self._observe)
         self.regions = Regions(settings.allow_shared_memory)
-        self.metrics.watch(self)
+        self.metrics.watch(self.engine, self.admission)
         self._codecs = ThreadPoolExecutor(settings.codec_threads, thread_name_prefix="codec")
 
     async def transcode(self, size: int, function: Callable[[], T]) -> T:
@@ -42,9 +42,9 @@ class Runtime:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._codecs, function)
 
-    def _computed(self, batch: Batch) -> None:
-        self.metrics.batch(batch)
-        self.statistics.computed(batch)
+    def _observe(self, batch: Batch) -> None:
+        self.metrics.observe_batch(batch)
+        self.statistics.count_batch(batch)
 
     def start(self) -> None:
         """Starts the engine, which gets ready by itself."""
@@ -58,7 +58,7 @@ class Runtime:
     @property
     def is_idle(self) -> bool:
         """Whether every request that was let in has its answer."""
-        return self.admission.places == 0
+        return self.admission.permits == 0
 
     async def close(self) -> bool:
         """Ends the threads; returns whether all of them ended in time."""

@@ -1,6 +1,14 @@
 """The stages that a request takes on its way to its answer."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from service.engine.job import Completed, Job
+
+StageName = Literal["decode", "queue", "compute", "encode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,11 +16,48 @@ class Stage:
     """One stage.
 
     Attributes:
-        name: decode, queue, compute or encode.
+        name: which one.
         started: when it began (seconds of time.monotonic).
         seconds: how long it took.
     """
 
-    name: str
+    name: StageName
     started: float
     seconds: float
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a request has come; what is known of it when it fails.
+
+    Attributes:
+        arrived: when it came (seconds of time.monotonic).
+        job: what it asks for; None: it is not read yet.
+        stages: those that are over, in order; one that failed too.
+        is_answered: whether its answer is written.
+    """
+
+    arrived: float
+    job: Job | None = None
+    stages: list[Stage] = field(default_factory=list)
+    is_answered: bool = False
+
+    @contextmanager
+    def stage(self, name: StageName) -> Iterator[None]:
+        """Notes how long something takes, however it ends."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stages.append(Stage(name, started, time.monotonic() - started))
+
+    def computed(self, submitted: float, completed: Completed) -> None:
+        """Notes how long the computation waited and took.
+
+        Args:
+            submitted: when it was handed to the engine (seconds of time.monotonic).
+            completed: what came of it.
+        """
+        waited, took = completed.queue_seconds, completed.compute_seconds
+        self.stages.append(Stage("queue", submitted, waited))
+        self.stages.append(Stage("compute", submitted + waited, took))

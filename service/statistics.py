@@ -2,18 +2,16 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from service.engine.batch import Batch
-from service.engine.job import Job
-from service.stages import Stage
+from service.stages import Progress, StageName
 
 MAX_SIZES = 64
 """Sizes of batches that are counted apart (a count), the first that come."""
 
 
-NAMES = {
+NAMES: dict[StageName, str] = {
     "decode": "compute_input",
     "queue": "queue",
     "compute": "compute_infer",
@@ -88,32 +86,30 @@ class Statistics:
     def __init__(self) -> None:
         self._by_mapping: defaultdict[str, MappingStatistics] = defaultdict(MappingStatistics)
 
-    def computed(self, batch: Batch) -> None:
+    def count_batch(self, batch: Batch) -> None:
         """Counts a batch."""
         found = self._by_mapping[batch.entries[0].job.request.mapping.name]
         found.execution_count += 1
         if batch.rows in found.batches or len(found.batches) < MAX_SIZES:
             found.batches.setdefault(batch.rows, Duration()).add(batch.seconds)
 
-    def count(self, job: Job, seconds: float, stages: Sequence[Stage]) -> None:
-        """Counts a request that was answered, or with no stages one that was not.
-
-        Args:
-            job: what it asked for.
-            seconds: from its arrival on.
-            stages: of its answer.
-        """
+    def count(self, progress: Progress) -> None:
+        """Counts a request that is over, whether it was answered or not."""
+        job = progress.job
+        if job is None:
+            return
         found = self._by_mapping[job.request.mapping.name]
-        if not stages:
+        seconds = time.monotonic() - progress.arrived
+        if not progress.is_answered:
             found.inference_stats.fail.add(seconds)
             return
         found.last_inference = time.time_ns() // 1_000_000
         found.inference_count += job.rows
         found.inference_stats.success.add(seconds)
-        for stage in stages:
+        for stage in progress.stages:
             getattr(found.inference_stats, NAMES[stage.name]).add(stage.seconds)
 
-    def failed(self, name: str, seconds: float) -> None:
+    def count_failure(self, name: str, seconds: float) -> None:
         """Counts a request that was not even understood."""
         self._by_mapping[name].inference_stats.fail.add(seconds)
 

@@ -1,6 +1,5 @@
 """A stream: many requests over one connection, answered as they are ready."""
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,14 +10,12 @@ from starlette.requests import ClientDisconnect
 
 from mappings.errors import ProbmapError
 from service.answering import answer
-from service.engine.admission import Place
+from service.engine.admission import Permit
 from service.errors import Internal, NotReady, TooLarge
 from service.runtime import Runtime
+from service.stages import Progress
 from service.window import Window
 from service.wire.exchange import Encoded, Exchange
-
-ROOM_SECONDS = 0.01
-"""How often a stream looks whether there is room for its next request (seconds)."""
 
 log = logging.getLogger("probmap.request")
 
@@ -64,10 +61,10 @@ class Stream:
     def __init__(self, runtime: Runtime, request_id: str, *, in_order: bool) -> None:
         self._runtime = runtime
         self._request_id = request_id
-        self._window: Window[tuple[Encoded, Place]] = Window(
+        self._window: Window[tuple[Encoded, Permit]] = Window(
             runtime.settings.stream_window, in_order=in_order
         )
-        self._places: set[Place] = set()
+        self._permits: set[Permit] = set()
         self._requests = 0
         self._failed = 0
         self._error: ProbmapError | None = None
@@ -96,9 +93,9 @@ class Stream:
         Raises:
             ClientDisconnect: the client left.
         """
-        async for encoded, place in self._window.results():
+        async for encoded, permit in self._window.results():
             yield encoded
-            self._release(place)
+            self._release(permit)
 
     @property
     def ending(self) -> Ending:
@@ -106,56 +103,53 @@ class Stream:
         return Ending(self._requests, self._failed, self._error)
 
     def close(self) -> None:
-        """Stops all work, and gives back every place."""
+        """Stops all work, and gives back every permit."""
         self._window.abandon()
-        for place in list(self._places):
-            self._release(place)
+        for permit in list(self._permits):
+            self._release(permit)
 
     async def _start_all(self, arriving: AsyncIterator[Arrived]) -> None:
         admission = self._runtime.admission
         try:
             async for arrived in arriving:
                 await self._window.room()
-                place = await self._place(len(arrived.body or b""))
-                self._window.start(self._answered(arrived, place))
+                permit = await self._permit(len(arrived.body or b""))
+                self._window.start(self._answered(arrived, permit))
                 self._requests += 1
-                self._runtime.metrics.streamed.inc()
+                self._runtime.metrics.count_streamed()
             if admission.closing.is_set():
                 raise NotReady("the server is stopping; send what is left to another one")
         except ProbmapError as error:
             self._error = error
 
-    async def _place(self, size: int) -> Place:
-        """A place that holds a body; waits for room: a stream is slowed, not refused."""
-        place = self._runtime.admission.enter()
-        self._places.add(place)
-        while not place.fits(size):
-            await asyncio.sleep(ROOM_SECONDS)
-        place.hold(size)
-        return place
+    async def _permit(self, size: int) -> Permit:
+        """A permit that holds a body; waits for room for it."""
+        permit = self._runtime.admission.enter()
+        self._permits.add(permit)
+        await permit.hold_when_fits(size)
+        return permit
 
-    def _release(self, place: Place) -> None:
-        self._places.discard(place)
-        place.release()
+    def _release(self, permit: Permit) -> None:
+        self._permits.discard(permit)
+        permit.release()
 
-    async def _answered(self, arrived: Arrived, place: Place) -> tuple[Encoded, Place]:
+    async def _answered(self, arrived: Arrived, permit: Permit) -> tuple[Encoded, Permit]:
         """The answer to a request, or its error."""
         try:
             if arrived.body is None:
                 limit = self._runtime.settings.max_body_bytes
                 raise TooLarge.over("this request is too large", "max_body_bytes", limit)
-            found = await answer(
-                self._runtime, arrived.exchange, arrived.body, place, arrived=time.monotonic()
-            )
-            return found.body, place
+            progress = Progress(time.monotonic())
+            encoded = await answer(self._runtime, arrived.exchange, arrived.body, permit, progress)
+            return encoded, permit
         except ProbmapError as error:
             told = error
         # One request's failure is its own alone.
         except Exception:
             log.exception("a request of stream %s failed", self._request_id)
-            told = Internal("the server failed; its log tells why, under this request_id")
+            told = Internal()
         self._failed += 1
-        self._runtime.metrics.failure(told.code)
+        self._runtime.metrics.count_failure(told.code)
         # Its traceback and this frame would keep each other, and the body, for long.
         told = told.with_traceback(None)
-        return arrived.exchange.failed(told, self._request_id), place
+        return arrived.exchange.failed(told, self._request_id), permit

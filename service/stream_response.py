@@ -59,7 +59,7 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reads and answers until both are done; one task alone owns `receive`."""
         stream, form = self._stream, self._form
-        place = self._runtime.admission.enter()
+        permit = self._runtime.admission.enter()
         reading = asyncio.ensure_future(
             stream.read(form.arriving(receive), partial(_gone, receive))
         )
@@ -74,7 +74,7 @@ class StreamResponse(Response):
         finally:
             reading.cancel()
             stream.close()
-            place.release()
+            permit.release()
 
     async def _send(self, send: Send, parts: Parts) -> None:
         """Sends an answer; raises ClientDisconnect when the client has read nothing for long."""

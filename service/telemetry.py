@@ -1,7 +1,6 @@
 """Metrics of a running server, for Prometheus to collect."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from prometheus_client import (
@@ -17,13 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from service.engine.admission import Admission
 from service.engine.batch import Batch
-from service.engine.job import Completed
+from service.engine.engine import Engine
 from service.errors import STATUS
 from service.version import release
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -113,11 +110,11 @@ class Metrics:
         for code in STATUS:
             self.failed.labels(code)
 
-    def watch(self, runtime: "Runtime") -> None:
-        """Reads the state of a runtime whenever the metrics are collected."""
-        self.registry.register(State(runtime))
+    def watch(self, engine: Engine, admission: Admission) -> None:
+        """Reads the state of these whenever the metrics are collected."""
+        self.registry.register(State(engine, admission))
 
-    def request(self, route: str | None, method: str, code: int, seconds: float) -> None:
+    def observe_request(self, route: str | None, method: str, code: int, seconds: float) -> None:
         """Notes a request that was answered.
 
         Args:
@@ -129,7 +126,7 @@ class Metrics:
         known = method if method in METHODS else OTHER
         self.requests.labels(route or OTHER, known, str(code)).observe(seconds)
 
-    def batch(self, batch: Batch) -> None:
+    def observe_batch(self, batch: Batch) -> None:
         """Notes a batch that was computed."""
         mapping = batch.entries[0].job.request.mapping.name
         self.compute.labels(mapping).observe(batch.seconds)
@@ -137,39 +134,44 @@ class Metrics:
         self.batch_rows.observe(batch.rows)
         self.batch_elements.observe(batch.elements)
 
-    def computed(self, mapping: str, completed: Completed) -> None:
-        """Notes a request that was computed."""
-        self.queue.labels(mapping).observe(completed.queue_seconds)
+    def observe_wait(self, mapping: str, seconds: float) -> None:
+        """Notes how long a request waited to be computed (seconds)."""
+        self.queue.labels(mapping).observe(seconds)
 
-    def failure(self, code: str) -> None:
+    def count_failure(self, code: str) -> None:
         """Notes a request that was answered with an error of this code."""
         self.failed.labels(code).inc()
         if code == "deadline_exceeded":
             self.cancelled.labels("deadline").inc()
 
-    def left(self) -> None:
+    def count_departure(self) -> None:
         """Notes a request whose caller left before its answer."""
         self.cancelled.labels("disconnected").inc()
 
+    def count_streamed(self) -> None:
+        """Notes a request that came in a stream or on a WebSocket."""
+        self.streamed.inc()
+
 
 class State(Collector):
-    """What a runtime holds at the moment it is asked."""
+    """What the engine and the admission hold at the moment they are asked."""
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, engine: Engine, admission: Admission) -> None:
+        self._engine = engine
+        self._admission = admission
 
     def collect(self) -> Iterator[Metric]:
         """One family of metrics after the other."""
-        engine, admission = self._runtime.engine, self._runtime.admission
+        engine, admission = self._engine, self._admission
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "probmap_queue_rows": ("Rows that wait to be computed.", lambda: engine.line.rows),
+            "probmap_queue_rows": ("Rows that wait to be computed.", lambda: engine.queue.rows),
             "probmap_queue_requests": (
                 "Requests and unfinished batches that wait to be computed.",
-                lambda: len(engine.line),
+                lambda: len(engine.queue),
             ),
             "probmap_inflight_requests": (
                 "Requests that were let in and are not answered yet.",
-                lambda: admission.places,
+                lambda: admission.permits,
             ),
             "probmap_inflight_rows": (
                 "Rows that wait or are being computed.",
@@ -219,7 +221,7 @@ class State(Collector):
         )
         # Asked before the workers have, torch would set CUDA up, which takes seconds.
         if torch.cuda.is_initialized():
-            for worker in self._runtime.engine.workers:
+            for worker in self._engine.workers:
                 if worker.device.type == "cuda":
                     device = str(worker.device)
                     total = torch.cuda.get_device_properties(device).total_memory

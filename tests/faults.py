@@ -13,7 +13,7 @@ from mappings.parameters import Row
 from mappings.registry import MAPPINGS
 from mappings.solution import Solution
 from service import cli
-from service.engine.line import Line
+from service.engine.queue import Queue
 
 MARK = 666.0
 """A first logit of a row that brings its fault about."""
@@ -61,14 +61,14 @@ class Faulty(Mapping):
 
 def _die_next_time() -> None:
     """Makes the next worker that looks for work die of it."""
-    take = Line.take
+    take = Queue.take
 
-    def die(line: Line, timeout: float) -> NoReturn:
-        Line.take = take  # type: ignore[method-assign]
+    def die(queue: Queue, timeout: float) -> NoReturn:
+        Queue.take = take  # type: ignore[method-assign]
         _warm_up_slowly_next_time()
         raise RuntimeError("an injected death")
 
-    Line.take = die  # type: ignore[method-assign, assignment]
+    Queue.take = die  # type: ignore[method-assign, assignment]
 
 
 def _warm_up_slowly_next_time() -> None:

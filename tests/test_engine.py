@@ -21,8 +21,8 @@ from schemas.request import MapRequest
 from service.engine.batch import Batch, Entry
 from service.engine.engine import Engine, WorkerLost, run
 from service.engine.job import Completed, Job
-from service.engine.line import Budget, Line
-from service.errors import DeadlineExceeded, NotReady, OutOfMemory
+from service.engine.queue import Budget, Queue
+from service.errors import NotReady, OutOfMemory
 from service.settings import Settings
 
 CPU = torch.device("cpu")
@@ -258,9 +258,9 @@ def test_nothing_is_computed_for_who_left_while_waiting() -> None:
         for task in waiting[:5]:
             task.cancel()
         await asyncio.sleep(0)
-        assert engine.line.rows == 4
+        assert engine.queue.rows == 4
         await asyncio.gather(busy, *waiting[5:])
-        assert (engine.jobs, engine.line.rows, engine.dropped) == (0, 0, 5)
+        assert engine.queue.rows == 0
         await engine.close()
 
     asyncio.run(used())
@@ -291,15 +291,15 @@ def test_what_is_late_is_not_computed() -> None:
         engine.start()
         busy = asyncio.ensure_future(engine.submit(faulty_job("slow", seconds=0.3)))
         await asyncio.sleep(0.1)
-        soon = time.monotonic() + 0.05
-        late = [engine.submit(job(), soon if n < 2 else None) for n in range(4)]
+        limits = [0.05, 0.05, None, None]
+        late = [asyncio.wait_for(engine.submit(job()), limit) for limit in limits]
         found = await asyncio.gather(*late, return_exceptions=True)
         await busy
         await engine.close()
         return found
 
     found = asyncio.run(used())
-    assert [type(one) for one in found] == [DeadlineExceeded] * 2 + [Completed] * 2
+    assert [type(one) for one in found] == [TimeoutError] * 2 + [Completed] * 2
     assert sum(batch.rows for batch in batches) == 1 + 2
 
 
@@ -333,10 +333,10 @@ def test_everybody_in_line_is_answered_when_the_last_worker_is_lost() -> None:
 
 def test_a_worker_that_stands_still_is_given_up() -> None:
     async def used() -> tuple[Outcome, Outcome]:
-        engine = Engine(Settings(device="cpu", stall_seconds=0.6))
+        engine = Engine(Settings(device="cpu", stall_seconds=2.0))
         engine.start()
         await until(lambda: engine.is_ready)
-        stuck, other = faulty_job("sleep", mark=0, seconds=4.0), job()
+        stuck, other = faulty_job("sleep", mark=0, seconds=8.0), job()
         first = (await outcomes(engine, [stuck]))[0]
         second = (await outcomes(engine, [other]))[0]
         await engine.close()
@@ -353,42 +353,42 @@ def entries(*sizes: int) -> list[Entry]:
 
 
 def test_the_line_gives_the_oldest_first_and_fills_up_with_its_kind() -> None:
-    line = Line(Budget(elements=20, bytes=1 << 30))
+    queue = Queue(Budget(elements=20, bytes=1 << 30))
     others = [Entry(job(1, classes=5)), Entry(job(1, classes=5))]
     kind = entries(1, 2, 1, 3)
-    line.add([kind[0], others[0], kind[1], kind[2], others[1], kind[3]])
-    assert line.rows == 9
+    queue.add([kind[0], others[0], kind[1], kind[2], others[1], kind[3]])
+    assert queue.rows == 9
     # 1 + 2 + 1 rows are 16 logits; 3 more rows would be 28.
-    assert [line.take(0), line.take(0), line.take(0), line.take(0)] == [
+    assert [queue.take(0), queue.take(0), queue.take(0), queue.take(0)] == [
         kind[:3], others, kind[3:], None,
     ]  # fmt: skip
-    assert line.rows == 0
+    assert queue.rows == 0
 
 
 def test_a_job_above_the_budget_goes_alone() -> None:
-    line = Line(Budget(elements=8, bytes=1 << 30))
+    queue = Queue(Budget(elements=8, bytes=1 << 30))
     small, large = entries(1), entries(30)
-    line.add([*small, *large])
-    assert [line.take(0), line.take(0)] == [small, large]
+    queue.add([*small, *large])
+    assert [queue.take(0), queue.take(0)] == [small, large]
 
 
 def test_the_budget_counts_the_memory_of_the_answers() -> None:
     body: dict[str, Any] = {"outputs": ["jacobian"], "jacobian": {"form": "dense"}}
     wide = [Entry(job(1, classes=100, **body)) for _ in range(4)]
     # A dense Jacobian of 100 classes takes 80,000 bytes.
-    line = Line(Budget(elements=1 << 20, bytes=170_000))
-    line.add(wide)
-    assert [line.take(0), line.take(0)] == [wide[:2], wide[2:]]
+    queue = Queue(Budget(elements=1 << 20, bytes=170_000))
+    queue.add(wide)
+    assert [queue.take(0), queue.take(0)] == [wide[:2], wide[2:]]
 
 
 def test_the_line_may_wait_for_more_but_not_when_the_budget_is_full() -> None:
-    line = Line(Budget(elements=8, bytes=1 << 30, delay=0.2))
+    queue = Queue(Budget(elements=8, bytes=1 << 30, delay=0.2))
     one = entries(1)
-    line.add(one)
+    queue.add(one)
     started = time.monotonic()
-    assert line.take(0.05) is None
-    assert line.take(5) == one
+    assert queue.take(0.05) is None
+    assert queue.take(5) == one
     assert 0.15 < time.monotonic() - started < 2
     full = entries(1, 1)
-    line.add(full)
-    assert line.take(0) == full
+    queue.add(full)
+    assert queue.take(0) == full

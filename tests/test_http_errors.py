@@ -365,7 +365,7 @@ def test_every_error_has_a_status() -> None:
 def test_an_unexpected_failure_tells_its_request_id_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(engine: Engine, job: Job, deadline: float | None) -> None:
+    async def fail(engine: Engine, job: Job) -> None:
         if job.rows == 2:
             raise RuntimeError(SECRET)
 

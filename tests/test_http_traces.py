@@ -141,7 +141,8 @@ def test_failures_are_told_and_probes_are_not_traced() -> None:
         span = seen(collector, "POST /v1/loss")
         assert attributes(span)["error.type"] == "invalid_request"
         assert attributes(span)["http.response.status_code"] == 422
-        assert {span.name for span in collector.spans} == {"POST /v1/loss"}
+        # How far it came is told, and the probes are not.
+        assert {span.name for span in collector.spans} == {"POST /v1/loss", "decode"}
 
 
 def test_what_is_left_is_sent_when_the_server_stops() -> None:

@@ -16,18 +16,18 @@ MAX_RETRY_AFTER = 60
 Resource = Literal["bytes", "rows"]
 
 SMOOTHING = 0.1
-"""The weight of the newest request in the mean time for which places are held."""
+"""The weight of the newest request in the mean time for which rows are held."""
 
 
 class Admission:
-    """Hands out places, and refuses at once when the server holds all it may.
+    """Hands out permits, and refuses at once when the server holds all it may.
 
     To be used on the event loop alone.
 
     Attributes:
         held_bytes: bodies, logits and answers that requests hold now (bytes).
         held_rows: rows of logits that wait or are being computed (a count).
-        places: requests that have a place (a count).
+        permits: requests that have a permit (a count).
         refused: how many requests were refused, by reason.
         closing: set once nobody is let in any more.
     """
@@ -39,17 +39,18 @@ class Admission:
         }
         self.held_bytes = 0
         self.held_rows = 0
-        self.places = 0
+        self.permits = 0
         self.closing = asyncio.Event()
         self.refused: Counter[str] = Counter()
         self._usual_seconds = 0.0
+        self._freed = asyncio.Event()
 
-    def enter(self) -> "Place":
-        """A place, which holds nothing yet; raises NotReady when the server is stopping."""
+    def enter(self) -> "Permit":
+        """A permit, which holds nothing yet; raises NotReady when the server is stopping."""
         if self.closing.is_set():
             raise self.refusal("draining", NotReady("the server is stopping; ask another one"))
-        self.places += 1
-        return Place(self)
+        self.permits += 1
+        return Permit(self)
 
     def close(self) -> None:
         """Lets nobody in any more."""
@@ -69,19 +70,30 @@ class Admission:
         )
         return self.refusal(resource, Overloaded(message, wait))
 
-    def left(self, seconds: float) -> None:
-        """Notes how long a place was held."""
-        self.places -= 1
+    def observe(self, seconds: float) -> None:
+        """Notes for how long rows were held."""
         self._usual_seconds += SMOOTHING * (seconds - self._usual_seconds)
 
+    def change(self, size: int, rows: int) -> None:
+        """Adds to what is held; less than 0 where it is given back."""
+        self.held_bytes += size
+        self.held_rows += rows
+        if size < 0 or rows < 0:
+            self._freed.set()
 
-class Place:
+    async def freed(self) -> None:
+        """Waits until something is given back."""
+        self._freed.clear()
+        await self._freed.wait()
+
+
+class Permit:
     """What one request holds, from its first byte until its answer is sent."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._entered = time.monotonic()
         self._is_held = True
+        self._rows_since = 0.0
         self.bytes = 0
         self.rows = 0
 
@@ -100,9 +112,7 @@ class Place:
         reason = self._shortage(size, rows)
         if reason is not None:
             raise self._admission.overloaded(reason)
-        self._admission.held_bytes += size - self.bytes
-        self._admission.held_rows += rows - self.rows
-        self.bytes, self.rows = size, rows
+        self._set(size, rows)
 
     def expect(self, size: int) -> None:
         """Raises Overloaded when the request could not hold so many bytes now."""
@@ -110,9 +120,11 @@ class Place:
         if reason is not None:
             raise self._admission.overloaded(reason)
 
-    def fits(self, size: int) -> bool:
-        """Whether the request could hold so many bytes now."""
-        return self._shortage(size, 0) is None
+    async def hold_when_fits(self, size: int) -> None:
+        """Holds so many bytes as soon as others leave room for them."""
+        while self._shortage(size, 0) is not None:
+            await self._admission.freed()
+        self._set(size, 0)
 
     def _shortage(self, size: int, rows: int) -> Resource | None:
         """What there is too little of for a request to hold so much."""
@@ -129,13 +141,20 @@ class Place:
 
     def settle(self, size: int) -> None:
         """Sets what a computed request still holds: no rows, and whatever its answer takes."""
-        self._admission.held_bytes += size - self.bytes
-        self._admission.held_rows -= self.rows
-        self.bytes, self.rows = size, 0
+        self._set(size, 0)
 
     def release(self) -> None:
-        """Gives the place back; once is enough."""
+        """Gives the permit back; once is enough."""
         if self._is_held:
             self._is_held = False
-            self.settle(0)
-            self._admission.left(time.monotonic() - self._entered)
+            self._set(0, 0)
+            self._admission.permits -= 1
+
+    def _set(self, size: int, rows: int) -> None:
+        now = time.monotonic()
+        if rows and not self.rows:
+            self._rows_since = now
+        elif self.rows and not rows:
+            self._admission.observe(now - self._rows_since)
+        self._admission.change(size - self.bytes, rows - self.rows)
+        self.bytes, self.rows = size, rows

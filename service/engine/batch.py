@@ -30,28 +30,30 @@ class Entry:
 
     Attributes:
         job: what is asked.
-        deadline: when the answer is due (seconds of time.monotonic); None: whenever.
         submitted: when it came (seconds of time.monotonic).
         key: what it shares with the jobs that it can be computed with.
         is_dropped: whether nobody waits for the answer any more.
     """
 
     job: Job
-    deadline: float | None = None
     submitted: float = field(default_factory=time.monotonic)
-    key: object = None
+    key: object = field(init=False)
     is_dropped: bool = False
 
     def __post_init__(self) -> None:
         self.key = self.job.batch_key()
 
-    def is_over(self, now: float) -> bool:
-        """Whether its time is up."""
-        return self.deadline is not None and now >= self.deadline
-
 
 class Batch:
-    """Jobs of one batch key on their way through a device."""
+    """Jobs of one batch key on their way through a device.
+
+    Attributes:
+        entries: the jobs, in order.
+        device: where it is computed.
+        at_once: about how many logits are on the device at a time; None: as many as suit it.
+        started: when it was made (seconds of time.monotonic).
+        seconds: how long it has been computed.
+    """
 
     def __init__(
         self, entries: Sequence[Entry], device: torch.device, at_once: int | None = None

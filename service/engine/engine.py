@@ -9,7 +9,7 @@ import torch
 from service.engine.batch import Batch, Entry, Outcome
 from service.engine.devices import devices
 from service.engine.job import Completed, Job
-from service.engine.line import Budget, Line
+from service.engine.queue import Budget, Queue
 from service.engine.worker import Worker
 from service.errors import NotReady
 from service.settings import Settings
@@ -19,9 +19,6 @@ WATCH_SECONDS = 0.25
 
 CLOSE_SECONDS = 5.0
 """How long workers get to end what they are computing (seconds)."""
-
-RESTARTS = 1
-"""How often a worker is replaced (a count): what fails again needs a new process."""
 
 log = logging.getLogger("probmap.engine")
 
@@ -36,9 +33,8 @@ class Engine:
     """Takes jobs and answers them; to be used on one event loop.
 
     Attributes:
-        line: what waits.
-        restarts: how many workers were replaced (a count).
-        dropped: jobs whose callers left before they were answered (a count).
+        queue: what waits.
+        workers: one for each device.
     """
 
     def __init__(self, settings: Settings, computed: Computed = lambda batch: None) -> None:
@@ -49,9 +45,7 @@ class Engine:
             computed: is told of every batch that is done, on the event loop.
         """
         delay = settings.max_delay_ms / 1000
-        self.line = Line(Budget(settings.max_batch_elements, settings.max_batch_bytes, delay))
-        self.restarts = 0
-        self.dropped = 0
+        self.queue = Queue(Budget(settings.max_batch_elements, settings.max_batch_bytes, delay))
         self._computed = computed
         self._stall_seconds = settings.stall_seconds
         self._is_draining = False
@@ -59,11 +53,12 @@ class Engine:
         self._waiting: dict[Entry, asyncio.Future[Completed]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._lost: list[Worker] = []
         self.workers = [
-            Worker(device, self.line, self._deliver) for device in devices(settings.device)
+            Worker(device, self.queue, self._deliver) for device in devices(settings.device)
         ]
-        self._replacements = dict.fromkeys(range(len(self.workers)), 0)
+        # By their places: each is replaced once, and what fails again needs a new process.
+        self._replaced: set[int] = set()
+        self._given_up: set[int] = set()
 
     @property
     def is_ready(self) -> bool:
@@ -74,12 +69,12 @@ class Engine:
     @property
     def is_beyond_repair(self) -> bool:
         """Whether a worker is lost that will not be replaced: only a new process helps."""
-        return any(worker in self._lost for worker in self.workers)
+        return bool(self._given_up)
 
     @property
-    def jobs(self) -> int:
-        """The jobs that are not answered yet (a count)."""
-        return len(self._waiting)
+    def restarts(self) -> int:
+        """How many workers were replaced (a count)."""
+        return len(self._replaced)
 
     def start(self) -> None:
         """Starts the workers, and looks after them from now on."""
@@ -88,20 +83,18 @@ class Engine:
             worker.start()
         self._watch = self._loop.create_task(self._look_after())
 
-    async def submit(self, job: Job, deadline: float | None = None) -> Completed:
+    async def submit(self, job: Job) -> Completed:
         """Evaluates a job, perhaps together with others; when cancelled, so is the job.
 
-        Args:
-            job: what to evaluate.
-            deadline: when the answer is due (seconds of time.monotonic); None: whenever.
-
         Raises:
-            ProbmapError: the job itself is at fault, its time is up, or no worker is left.
+            ProbmapError: the job itself is at fault, or no worker is left.
+            WorkerLost: the worker that computed it died, or stood still for too long.
+            Exception: whatever else the computation of this job alone raises.
         """
-        if all(worker in self._lost for worker in self.workers):
-            raise NotReady("the server has lost its workers and must be started anew")
+        if len(self._given_up) == len(self.workers):
+            raise NotReady.lost()
         assert self._loop is not None
-        entry = Entry(job, deadline)
+        entry = Entry(job)
         future: asyncio.Future[Completed] = self._loop.create_future()
         self._waiting[entry] = future
         if not self._arrived:
@@ -111,8 +104,7 @@ class Engine:
         try:
             return await future
         except asyncio.CancelledError:
-            self.dropped += 1
-            self.line.drop(entry)
+            self.queue.drop(entry)
             raise
         finally:
             del self._waiting[entry]
@@ -134,13 +126,13 @@ class Engine:
             self._watch.cancel()
         for worker in self.workers:
             worker.end()
-        self.line.close()
+        self.queue.close()
         joins = [asyncio.to_thread(worker.join, CLOSE_SECONDS) for worker in self.workers]
         return all(await asyncio.gather(*joins))
 
     def _hand_over(self) -> None:
         arrived, self._arrived = self._arrived, []
-        self.line.add(arrived)
+        self.queue.add(arrived)
 
     def _deliver(self, outcomes: Sequence[tuple[Entry, Outcome]], batch: Batch | None) -> None:
         """Takes outcomes from a worker's thread to the event loop."""
@@ -166,7 +158,7 @@ class Engine:
         while True:
             for place, worker in enumerate(self.workers):
                 lost = not worker.is_alive or worker.still_seconds > self._stall_seconds
-                if lost and worker not in self._lost:
+                if lost and place not in self._given_up:
                     self._replace(place, worker)
             await asyncio.sleep(WATCH_SECONDS)
 
@@ -174,20 +166,19 @@ class Engine:
         """Gives a worker up: answers what it had, and starts another one in its place, once."""
         reason = "stands still" if worker.is_alive else "died"
         log.error("the worker on %s %s", worker.device, reason)
-        self._lost.append(worker)
         batch = worker.end()
         if batch is not None:
             error = WorkerLost(f"the worker on {worker.device} {reason}")
             self._settle([(entry, error) for entry in batch.entries], None)
-        if self._replacements[place] < RESTARTS:
-            self._replacements[place] += 1
-            self.restarts += 1
-            self.workers[place] = Worker(worker.device, self.line, self._deliver)
+        if place not in self._replaced:
+            self._replaced.add(place)
+            self.workers[place] = Worker(worker.device, self.queue, self._deliver)
             self.workers[place].start()
             log.warning("the worker on %s was replaced", worker.device)
-        elif all(each in self._lost for each in self.workers):
-            lost = NotReady("the server has lost its workers and must be started anew")
-            self._settle([(entry, lost) for entry in self._waiting], None)
+            return
+        self._given_up.add(place)
+        if len(self._given_up) == len(self.workers):
+            self._settle([(entry, NotReady.lost()) for entry in self._waiting], None)
 
 
 def run(job: Job, device: torch.device) -> Completed:

@@ -93,7 +93,7 @@ class Completed:
 
     Attributes:
         evaluation: the answer.
-        queue_seconds: from submission to the start of the computation.
+        queue_seconds: from submission to the start of the computation that succeeded.
         compute_seconds: of the computation of its batch, transfers included.
     """
 

@@ -1,4 +1,4 @@
-"""A worker: one thread that computes what waits in line, on one device."""
+"""A worker: one thread that computes what waits, on one device."""
 
 import logging
 import threading
@@ -14,8 +14,7 @@ from mappings.errors import ProbmapError
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
-from service.engine.line import Line
-from service.errors import DeadlineExceeded
+from service.engine.queue import Queue
 
 TURN_SECONDS = 0.02
 """How long a batch is computed before others that wait get their turn (seconds)."""
@@ -41,11 +40,11 @@ class Worker:
         beat: when it last showed that it moves (seconds of time.monotonic).
     """
 
-    def __init__(self, device: torch.device, line: Line, deliver: Deliver) -> None:
+    def __init__(self, device: torch.device, queue: Queue, deliver: Deliver) -> None:
         self.device = device
         self.is_warm = False
         self.beat = time.monotonic()
-        self._line = line
+        self._queue = queue
         self._deliver = deliver
         self._batch: Batch | None = None
         self._is_ending = False
@@ -99,20 +98,11 @@ class Worker:
         self.is_warm = True
         while not self._is_ending:
             self.beat = time.monotonic()
-            taken = self._line.take(IDLE_SECONDS)
+            taken = self._queue.take(IDLE_SECONDS)
             if isinstance(taken, Batch):
                 self._compute(taken)
             elif taken is not None:
-                self._compute_new(taken)
-
-    def _compute_new(self, entries: Sequence[Entry]) -> None:
-        now = time.monotonic()
-        late = [entry for entry in entries if entry.is_over(now)]
-        if late:
-            self._deliver([(entry, DeadlineExceeded()) for entry in late], None)
-        if len(late) < len(entries):
-            timely = [entry for entry in entries if entry not in late]
-            self._compute(Batch(timely, self.device))
+                self._compute(Batch(taken, self.device))
 
     def _compute(self, batch: Batch) -> None:
         self._batch = batch
@@ -134,8 +124,8 @@ class Worker:
             self.beat = time.monotonic()
             if batch.step():
                 return True
-            if self._line and time.monotonic() > until:
-                self._line.put_back(batch)
+            if self._queue and time.monotonic() > until:
+                self._queue.put_back(batch)
                 return False
         return False
 
@@ -149,7 +139,7 @@ class Worker:
         rest = batch.without(error)
         if isinstance(rest, list):
             log.info("a batch of %d rows failed and is tried in parts: %r", batch.rows, error)
-            self._line.put_first(rest)
+            self._queue.put_first(rest)
         else:
             self._deliver([(batch.entries[0], rest)], None)
 

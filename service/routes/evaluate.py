@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -14,9 +13,9 @@ from schemas.errors import InvalidRequest
 from service.answering import answer
 from service.body import UnreadBody, read_body
 from service.content_encoding import asked_coding
-from service.engine.job import Job
 from service.responses import EvaluatedResponse
 from service.runtime import runtime_of
+from service.stages import Progress
 from service.wire.exchange import Exchange
 
 T = TypeVar("T")
@@ -30,11 +29,12 @@ MAX_TIMEOUT_MS = 86_400_000
 
 
 async def evaluate(request: Request, exchange: Exchange) -> Response:
-    """Answers a request on its wire; holds a place until the answer is sent."""
+    """Answers a request on its wire; holds a permit until the answer is sent."""
     runtime = runtime_of(request)
+    progress = request.state.progress = Progress(request.state.arrived)
     try:
         deadline = _deadline(request)
-        place = runtime.admission.enter()
+        permit = runtime.admission.enter()
     except ProbmapError as error:
         raise UnreadBody(error) from None
     try:
@@ -43,32 +43,24 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
             request.receive,
             runtime.settings,
             exchange.media_types,
-            place,
+            permit,
             runtime.transcode,
         )
         work = answer(
             runtime,
             exchange,
             body,
-            place,
-            arrived=request.state.arrived,
+            permit,
+            progress,
             deadline=deadline,
-            decoded=partial(_note, request),
             coding=asked_coding(",".join(request.headers.getlist("accept-encoding"))),
         )
         del body
-        answered = await _while_connected(request.receive, work)
-        request.state.stages = answered.stages
-        return EvaluatedResponse(answered, place)
+        encoded = await _while_connected(request.receive, work)
+        return EvaluatedResponse(encoded, progress.stages, permit)
     except BaseException:
-        place.release()
+        permit.release()
         raise
-
-
-def _note(request: Request, job: Job) -> None:
-    """Leaves what is asked where the request is logged: its size, never its logits."""
-    name = job.request.mapping.name
-    request.state.asked = {"mapping": name, "rows": job.rows, "classes": job.classes}
 
 
 async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -63,4 +63,4 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
         return await evaluate(request, exchange)
     finally:
         if not exchange.is_read:
-            runtime.statistics.failed(name, time.monotonic() - request.state.arrived)
+            runtime.statistics.count_failure(name, time.monotonic() - request.state.arrived)

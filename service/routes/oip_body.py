@@ -19,16 +19,16 @@ async def small_object(request: Request) -> dict[str, Any]:
     """The object that a request's body is; an empty body is an empty one."""
     runtime = runtime_of(request)
     try:
-        place = runtime.admission.enter()
+        permit = runtime.admission.enter()
     except ProbmapError as error:
         raise UnreadBody(error) from None
     try:
         limits = runtime.settings.model_copy(update={"max_body_bytes": MAX_BYTES})
         body = await read_body(
-            request.scope, request.receive, limits, None, place, runtime.transcode
+            request.scope, request.receive, limits, None, permit, runtime.transcode
         )
     finally:
-        place.release()
+        permit.release()
     if not body.strip():
         return {}
     try:

@@ -1,9 +1,6 @@
 """GET /v1/ws: a WebSocket for whoever asks step by step."""
 
 import asyncio
-import logging
-import time
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
@@ -12,40 +9,38 @@ from fastapi import APIRouter, WebSocket
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketDisconnect
 
+from mappings.errors import ProbmapError
 from service.errors import NotReady
-from service.lines import next_message
+from service.messages import next_message
+from service.reports import report_socket
 from service.runtime import Runtime
-from service.stream import Arrived, Stream, StreamedExchange
+from service.stream import Arrived, Ending, Stream, StreamedExchange
+from service.stream_query import check_query, is_in_order
 from service.wire.jsonl import LineExchange, closing
 from service.wire.socket_messages import MEDIA_TYPE, SocketExchange
 
 router = APIRouter(tags=["streams"])
 
-ORDERS = {"input": True, "completion": False}
-"""What `?order=` can be, and whether answers are then in the order of the requests."""
-
 GOING_AWAY = 1001
 POLICY = 1008
-
-log = logging.getLogger("probmap.request")
 
 
 @router.websocket("/v1/ws")
 async def talk(socket: WebSocket) -> None:
     """Answers messages: lines of JSON as text, Open Inference Protocol bodies as binary ones."""
     runtime: Runtime = socket.app.state.runtime
-    request_id, started = uuid.uuid4().hex, time.monotonic()
+    request_id = socket.state.request_id
     await socket.accept(headers=[(b"x-request-id", request_id.encode())])
-    order = socket.query_params.get("order", "input")
-    if order not in ORDERS:
-        await socket.close(POLICY, "order should be input or completion")
-        return
     try:
-        place = runtime.admission.enter()
-    except NotReady as error:
-        await socket.close(GOING_AWAY, error.detail)
+        check_query(socket.query_params)
+        in_order = is_in_order(socket.query_params)
+        permit = runtime.admission.enter()
+    except ProbmapError as error:
+        code = GOING_AWAY if isinstance(error, NotReady) else POLICY
+        await socket.close(code, error.detail)
+        report_socket(socket.scope, Ending(0, 0, error))
         return
-    stream = Stream(runtime, request_id, in_order=ORDERS[order])
+    stream = Stream(runtime, request_id, in_order=in_order)
     reading = asyncio.ensure_future(stream.read(_arriving(socket, runtime), partial(_gone, socket)))
     try:
         # One that leaves while it is answered ends the stream as well.
@@ -54,20 +49,8 @@ async def talk(socket: WebSocket) -> None:
     finally:
         reading.cancel()
         stream.close()
-        place.release()
-        ending = stream.ending
-        fields = {
-            "request_id": request_id,
-            "route": "/v1/ws",
-            "requests": ending.requests,
-            "failed": ending.failed,
-            "ms": round((time.monotonic() - started) * 1000, 3),
-        }
-        log.info(
-            "WS %(route)s %(requests)d requests %(failed)d failed %(ms).1f ms %(request_id)s",
-            fields,
-            extra={"fields": fields},
-        )
+        permit.release()
+        report_socket(socket.scope, stream.ending)
 
 
 async def _answer(socket: WebSocket, stream: Stream, request_id: str) -> None:
@@ -87,7 +70,7 @@ async def _answer(socket: WebSocket, stream: Stream, request_id: str) -> None:
 async def _arriving(socket: WebSocket, runtime: Runtime) -> AsyncIterator[Arrived]:
     """The messages as they come, until the client leaves or the server stops."""
     index = 0
-    while message := await next_message(socket.receive, None, runtime.admission.closing):
+    while message := await next_message(socket.receive, runtime.admission.closing):
         if message["type"] == "websocket.disconnect":
             raise ClientDisconnect
         text, binary = message.get("text"), message.get("bytes")

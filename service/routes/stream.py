@@ -13,6 +13,7 @@ from service.documentation import STREAM_BODY, stream_answers
 from service.errors import UnsupportedEncoding, UnsupportedMediaType
 from service.line_format import EVENTS, LineFormat
 from service.runtime import Runtime, runtime_of
+from service.stream_query import check_query, is_in_order
 from service.stream_response import StreamFormat, StreamResponse
 from service.wire.arrow_framing import MEDIA_TYPE as ARROW
 from service.wire.jsonl import MEDIA_TYPES as LINES
@@ -35,20 +36,18 @@ async def stream(request: Request) -> Response:
         if coding_of(request.headers.get("content-encoding", "")) is not None:
             raise UnsupportedEncoding("a stream is not read compressed; send it as it is")
         runtime.admission.enter().release()
-        is_in_order = _is_in_order(request)
+        in_order = is_in_order(request.query_params)
         if content_type.partition(";")[0].strip().lower() == ARROW:
-            form = await _arrow_format(runtime, request, in_order=is_in_order)
+            form = await _arrow_format(runtime, request, in_order=in_order)
         else:
             form = _line_format(runtime, request)
     except ProbmapError as error:
         raise UnreadBody(error) from None
-    return StreamResponse(runtime, request.state.request_id, form, in_order=is_in_order)
+    return StreamResponse(runtime, request.state.request_id, form, in_order=in_order)
 
 
 def _line_format(runtime: Runtime, request: Request) -> StreamFormat:
-    for name in request.query_params:
-        if name != "order":
-            raise InvalidRequest.at(("query", name[:64]), "the query takes order and nothing else")
+    check_query(request.query_params)
     as_events = EVENTS in request.headers.get("accept", "")
     return LineFormat(runtime, request.state.request_id, as_events=as_events)
 
@@ -71,11 +70,3 @@ async def _arrow_format(runtime: Runtime, request: Request, *, in_order: bool) -
         runtime, request.state.request_id, request.receive, query
     )
     return form
-
-
-def _is_in_order(request: Request) -> bool:
-    """Whether the answers come in the order of the requests, or as they are ready."""
-    given = request.query_params.get("order", "input")
-    if given not in ("input", "completion"):
-        raise InvalidRequest.at(("query", "order"), "order should be input or completion")
-    return given == "input"

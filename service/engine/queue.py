@@ -1,4 +1,4 @@
-"""The line in front of the workers: oldest first, jobs that can be computed together grouped."""
+"""The queue in front of the workers: oldest first, jobs that can be computed together grouped."""
 
 import threading
 import time
@@ -26,13 +26,13 @@ class Budget:
 
 @dataclass(slots=True)
 class _Group:
-    """Jobs in line that share a key, oldest first."""
+    """Waiting jobs that share a key, oldest first."""
 
     entries: OrderedDict[Entry, None] = field(default_factory=OrderedDict)
     elements: int = 0
 
 
-class Line:
+class Queue:
     """Where jobs, and batches that were put back, wait for a worker; for any thread."""
 
     def __init__(self, budget: Budget) -> None:
@@ -115,7 +115,7 @@ class Line:
             return left
 
     def _ripe(self, now: float, until: float) -> tuple[Entry | Batch | None, float]:
-        """The first in line that need not wait for others; else for how long to look again."""
+        """The first that need not wait for others; else for how long to look again."""
         wait = until - now
         for place in self._places:
             if isinstance(place, Batch):
