@@ -7,7 +7,10 @@ says how long it was. The event loop, the parser and the settings are those of `
 """
 
 import socket
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -47,6 +50,22 @@ def serve(descriptor: int) -> None:
     )
     listening = socket.socket(fileno=descriptor)
     uvicorn.Server(config).run(sockets=[listening])
+
+
+@contextmanager
+def bare_server(family: socket.AddressFamily, address: Any) -> Iterator[Any]:
+    """A process that serves on a socket of this family; gives its address."""
+    with socket.socket(family) as listening:
+        listening.bind(address)
+        listening.listen()
+        descriptor = listening.fileno()
+        command = [sys.executable, __file__, str(descriptor)]
+        process = subprocess.Popen(command, pass_fds=[descriptor])
+        try:
+            yield listening.getsockname()
+        finally:
+            process.terminate()
+            process.wait()
 
 
 if __name__ == "__main__":

@@ -14,12 +14,10 @@ import json
 import os
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from rich.table import Table
 from torch import Tensor
 from tritonclient.utils import shared_memory
 
+from bare_server import bare_server
 from mappings.evaluate import evaluate
 from mappings.evaluation import Output
 from mappings.registry import MAPPINGS
@@ -52,7 +51,7 @@ ROOM = 128 << 20
 
 REGION = "logits"
 
-console = Console()
+console = Console(width=100)
 
 
 class Caller:
@@ -107,26 +106,9 @@ class Way:
     most: float | None = None
 
 
-@contextmanager
-def bare_server(family: socket.AddressFamily, address: Any) -> Iterator[Any]:
-    """A server of benchmarks/bare_server.py; gives its address."""
-    with socket.socket(family) as listening:
-        listening.bind(address)
-        listening.listen()
-        program = str(Path(__file__).with_name("bare_server.py"))
-        descriptor = listening.fileno()
-        command = [sys.executable, program, str(descriptor)]
-        process = subprocess.Popen(command, pass_fds=[descriptor])
-        try:
-            yield listening.getsockname()
-        finally:
-            process.terminate()
-            process.wait()
-
-
 def evaluation_of(logits: Tensor, mapping: str, output: Output) -> Callable[[], float]:
     """Evaluates in this process; returns seconds."""
-    solver = MAPPINGS[mapping]()
+    solver = MAPPINGS[mapping](name=mapping)
 
     def timed() -> float:
         started = time.perf_counter()
@@ -141,7 +123,7 @@ def oip_body(
 ) -> tuple[bytes, dict[str, str]]:
     """A body of the Open Inference Protocol and its header; binary answers are asked for."""
     datatype = {torch.float32: "FP32", torch.bfloat16: "BF16"}[logits.dtype]
-    size = {"binary_data_size": logits.nbytes}
+    size: dict[str, Any] = {"binary_data_size": logits.nbytes}
     if region is not None:
         size = {"shared_memory_region": region, "shared_memory_byte_size": logits.nbytes}
     entry = {"name": "logits", "datatype": datatype, "shape": list(logits.shape)}
@@ -234,7 +216,7 @@ def show(found: list[Way], rows: int) -> None:
             if turn < way.turns:
                 taken[way.name].append((way.request(), way.beside(), way.alone()))
     table = Table(title=f"{rows} × {CLASSES:,}: softmax dense, entmax sparse")
-    for name in ("", "ms", "of", "ms", "ratio", "target", "evaluation alone, ms"):
+    for name in ("", "ms", "of", "ms", "ratio", "target", "evaluation, ms"):
         table.add_column(name, justify="right")
     for way in found:
         own, other, alone = (1e3 * statistics.median(s) for s in zip(*taken[way.name], strict=True))

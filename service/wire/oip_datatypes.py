@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 BYTES = "BYTES"
 """The datatype of texts, which has no items of one size."""
@@ -31,16 +30,6 @@ class Datatype:
     def bytes_of(self, count: int) -> int:
         """What so many items take (bytes)."""
         return self.dtype.itemsize * count
-
-    def view(self, buffer: bytearray, offset: int, count: int) -> Tensor:
-        """The items (count,) at an offset of a buffer, without a copy where they are aligned."""
-        if count == 0:
-            return torch.empty(0, dtype=self.dtype)
-        items = torch.frombuffer(buffer, dtype=self.dtype, count=count, offset=offset)
-        if items.data_ptr() % self.dtype.itemsize == 0:
-            return items
-        moved = bytearray(memoryview(buffer)[offset : offset + self.bytes_of(count)])
-        return torch.frombuffer(moved, dtype=self.dtype)
 
 
 DATATYPES = {

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from service.errors import MalformedBody, TooLarge
 from service.settings import Settings
+from service.wire.aligned import aligned
 from service.wire.numbers import Numbers, numbers
 from service.wire.oip_datatypes import Datatype
 from service.wire.oip_fields import refuse
@@ -80,9 +81,10 @@ class Tensors:
         if given.shared is not None:
             region = self._regions.region(given.shared.region)
             buffer = region.read(given.shared.offset, given.shared.size)
-            items = given.datatype.view(buffer, 0, count)
+            items = aligned(buffer, given.datatype.dtype, 0, count)
         elif given.binary_bytes is not None:
-            items = given.datatype.view(self._body, self._starts[name], count)
+            start = self._starts[name]
+            items = aligned(self._body, given.datatype.dtype, start, count)
         else:
             items = self._from_json[name]
         return items.view(given.shape)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from schemas.errors import shortened
 from service.errors import MalformedBody
+from service.wire.aligned import aligned
 
 LENGTH_BYTES = 8
 """What the header's length takes (bytes)."""
@@ -69,14 +70,8 @@ class Entry:
 
     def view(self, body: bytearray, data: int) -> Tensor:
         """The tensor, as a view of the body whose data begin at `data`; never to be written to."""
-        if self.start == self.stop:
-            return torch.empty(self.shape, dtype=self.dtype)
-        size, offset = self.stop - self.start, data + self.start
-        flat = torch.frombuffer(body, dtype=torch.uint8, count=size, offset=offset)
-        if flat.data_ptr() % self.dtype.itemsize:
-            # Not every processor reads a number that lies across the words of its memory.
-            flat = flat.clone()
-        return flat.view(self.dtype).reshape(self.shape)
+        flat = aligned(body, self.dtype, data + self.start, math.prod(self.shape))
+        return flat.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

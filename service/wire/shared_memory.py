@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mappings.errors import ProbmapError
 from schemas.errors import shortened
 from service.errors import InvalidSharedMemory, NotFound
@@ -46,20 +48,29 @@ class Region:
     size: int
     descriptor: int
 
-    def read(self, offset: int, size: int) -> bytearray:
-        """A copy of `size` bytes from `offset` of the region on."""
+    def read(self, offset: int, size: int) -> memoryview:
+        """A copy of `size` bytes from `offset` of the region on.
+
+        Raises:
+            InvalidSharedMemory: they are not in the region, or no longer in its object.
+        """
         start = self._start(offset, size)
-        buffer = bytearray(size)
+        # A bytearray would be filled with zeros first, which takes as long as the copy.
+        buffer = np.empty(size, np.uint8).data
         done = 0
         while done < size:
-            got = os.preadv(self.descriptor, [memoryview(buffer)[done:]], start + done)
+            got = os.preadv(self.descriptor, [buffer[done:]], start + done)
             if not got:
                 raise self._shrunk()
             done += got
         return buffer
 
     def write(self, offset: int, parts: Sequence[bytes | memoryview]) -> None:
-        """Writes bytes from `offset` of the region on."""
+        """Writes bytes from `offset` of the region on.
+
+        Raises:
+            InvalidSharedMemory: they do not fit the region or its object, or it has no room.
+        """
         start = self._start(offset, sum(memoryview(part).nbytes for part in parts))
         for part in parts:
             left = memoryview(part)
