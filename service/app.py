@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from mappings.errors import ProbmapError
 from service.body import UnreadBody
 from service.documentation import document
+from service.head import HeadMiddleware
 from service.middleware import RequestMiddleware
 from service.responses import error_response
 from service.routes import (
@@ -53,6 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.has_ended = False
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(RequestMiddleware)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)

@@ -1,10 +1,9 @@
-"""Runs the server: the application under uvicorn, with a banner that says where it is."""
+"""Runs the server: the application under uvicorn."""
 
 import asyncio
 import logging
 import os
 import resource
-import shlex
 import signal
 import socket
 import sys
@@ -14,16 +13,14 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
-from rich.console import Console
 
-from mappings.registry import MAPPINGS
 from service.app import create_app
+from service.banner import print_banner
 from service.engine.devices import devices
 from service.logs import configure
 from service.settings import Settings
 from service.tracing import check_installed
 from service.unix_socket import unix_socket
-from service.version import release
 
 SWITCH_SECONDS = 0.001
 """How long a thread may hold the interpreter when another waits (seconds); with Python's own
@@ -119,9 +116,10 @@ def serve(settings: Settings) -> int:
     """Serves until told to stop; returns the process's exit code.
 
     Raises:
-        ValueError: a chosen device or what sends traces is not there, or the Unix socket's path
-            is taken.
+        ValueError: a chosen device or what sends traces is not there, there is nothing to listen
+            on, or the Unix socket's path is taken.
         OSError: the Unix socket cannot be made.
+        SystemExit: the port is taken or may not be; uvicorn has said so.
     """
     devices(settings.device)
     check_installed(settings)
@@ -160,35 +158,6 @@ def serve(settings: Settings) -> int:
         sys.stdout.flush()
         os._exit(0)
     return 0 if server.started else 1
-
-
-def print_banner(address: str | None, path: str | None, device: str) -> None:
-    """Says what runs and where.
-
-    Args:
-        address: of HTTP over TCP; None: there is none.
-        path: of the Unix socket; None: there is none.
-        device: what computes.
-    """
-    lines: dict[str, str] = {}
-    if address is not None:
-        lines |= {"address": address, "docs": f"{address}/docs"}
-        lines["playground"] = f"{address}/ (tries requests in the browser)"
-    base, over = address or "http://localhost", ""
-    if path is not None:
-        lines["socket"] = path
-        over = "" if address else f"--unix-socket {shlex.quote(path)} "
-    lines |= {
-        "device": device,
-        "mappings": f"{len(MAPPINGS)}, listed at {base}/v1/mappings",
-        "try": f"curl {over}{base}/v1/map -H 'Content-Type: application/json'"
-        ' -d \'{"logits": [0, 0.25, 0.5], "mapping": "sparsemax"}\'',
-    }
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(f"[bold]probmap {release()}[/bold]")
-    for name, value in lines.items():
-        console.print(f"  [dim]{name:<10}[/dim] ", end="")
-        console.print(value, markup=False)
 
 
 def _open_more_files() -> None:

@@ -41,12 +41,13 @@ class Settings(BaseSettings):
     """Most numbers in one answer (a count)."""
     max_inflight_bytes: Count = 1 << 30
     """Most memory that all requests together hold: bodies, logits and answers (bytes); beyond it
-    they are answered 429."""
+    they are answered 429, but for one that is alone."""
     max_inflight_rows: Count = 1 << 17
     """Most rows that wait or are being computed, of all requests together (a count); beyond it
-    they are answered 429."""
+    they are answered 429, but for one that is alone."""
     max_batch_elements: Count = 1 << 22
-    """Most logits of different requests that are computed together (a count)."""
+    """Most logits of different requests that are computed together (a count); how much memory a
+    computation takes is bounded apart from it, by computing some rows at a time."""
     max_batch_bytes: Count = 1 << 28
     """Most memory that the logits and answers computed together take (bytes)."""
     max_delay_ms: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 0.0

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.alone
 
 MAX_ROWS = 32
 OVERLOAD = 4
+SECONDS = 10.0
 
 
 def load(server: RunningServer) -> tuple[list[Answer], list[Answer]]:
@@ -21,7 +22,7 @@ def load(server: RunningServer) -> tuple[list[Answer], list[Answer]]:
     request = request_bytes("/v1/map", {"logits": [row], "mapping": "perturb_max"})
     peak = asyncio.run(waiting_callers(server.port, request, MAX_ROWS, 4.0))
     pace = len(peak) / max(answer.at for answer in peak)
-    return peak, asyncio.run(steady_callers(server.port, request, OVERLOAD * pace, 10.0))
+    return peak, asyncio.run(steady_callers(server.port, request, OVERLOAD * pace, SECONDS))
 
 
 def test_every_request_is_answered_and_memory_is_given_back() -> None:
@@ -33,7 +34,11 @@ def test_every_request_is_answered_and_memory_is_given_back() -> None:
         assert {answer.status for answer in overloaded} == {200, 429}
         good = sum(answer.status == 200 for answer in overloaded)
         # Half of the peak, whatever else the machine does; the goal of 80 % is a benchmark's.
-        assert good / 10 > 0.5 * len(peak) / max(answer.at for answer in peak)
+        assert good / SECONDS > 0.5 * len(peak) / max(answer.at for answer in peak)
+        # Who is let in waits for no more than what the server may hold, at the server's pace.
+        pace = good / SECONDS
+        accepted = [answer.seconds for answer in overloaded if answer.status == 200]
+        assert np.quantile(accepted, 0.99) < 5 * MAX_ROWS / pace
         # A refusal takes next to nothing of anybody's time.
         refusals = [answer.seconds for answer in overloaded if answer.status == 429]
         assert np.median(refusals) < 0.25

@@ -146,6 +146,14 @@ def test_the_root_leads_to_where_requests_can_be_tried() -> None:
     assert response.headers["location"] == "/docs"
 
 
-def test_probes_may_ask_for_the_head_alone() -> None:
-    response = shared_client().head("/health")
+@pytest.mark.parametrize("path", ["/health", "/v2/health/ready", "/v1/mappings", "/metrics", "/v2"])
+def test_whoever_asks_for_the_head_alone_gets_it(path: str) -> None:
+    response = shared_client().head(path)
+    whole = shared_client().get(path)
     assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_the_head_of_what_is_not_there_is_an_error() -> None:
+    assert shared_client().head("/nowhere").status_code == 404
+    assert shared_client().head("/v1/map").status_code == 405

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from arrow_client import ArrowClient, fixed
 from line_client import LineClient
@@ -52,7 +51,6 @@ def assert_flat(sizes: list[int]) -> None:
     assert max(steady) - min(steady) < 32 * MB, [size // MB for size in sizes]
 
 
-@pytest.mark.alone
 def test_a_hundred_thousand_lines_are_answered_in_order_and_in_flat_memory() -> None:
     async def use(server: RunningServer) -> tuple[list[int], dict[str, Any]]:
         sizes: list[int] = []
@@ -99,7 +97,6 @@ def batch(number: int, schema: Any) -> Any:
     return pa.record_batch([fixed(logits, pa.float32())], schema=schema)
 
 
-@pytest.mark.alone
 def test_a_hundred_thousand_rows_of_batches_are_answered_in_order_and_in_flat_memory() -> None:
     batches = REQUESTS // ROWS
     schema = pa.schema(

@@ -10,8 +10,6 @@ from mappings.evaluate import evaluate
 from oip_bodies import HEADER, binary, body, logits, parsed, rows
 from server import running_server
 
-pytestmark = pytest.mark.alone
-
 ROWS, CLASSES = 32, 151_936
 
 ROOM = 64 << 20

@@ -11,8 +11,6 @@ from mappings.evaluate import evaluate
 from safetensors_bodies import MEDIA_TYPE, body, random_logits
 from server import running_server
 
-pytestmark = pytest.mark.alone
-
 ROWS, CLASSES = 32, 151_936
 
 ROOM = 64 << 20

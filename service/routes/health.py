@@ -10,13 +10,12 @@ from service.runtime import runtime_of
 router = APIRouter(tags=["health"])
 
 
-@router.head("/health", include_in_schema=False)
 @router.get("/health")
 @router.get("/v2/health/live", responses=problems(503))
 async def live(request: Request) -> Response:
     """Answers 200 as long as the server lives, 503 when only a new process can help."""
     if runtime_of(request).engine.is_beyond_repair:
-        raise NotReady("the server has lost a worker and must be started anew")
+        raise NotReady("the server has lost a worker and must be started anew", None)
     return json_response({"live": True})
 
 
