@@ -9,12 +9,12 @@ from math import exp
 
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold
+from torch.nn.functional import pad, threshold
 
 BLOCK = 128
 """Classes summed by one call of torch (a count); measured to be invariant on a CPU."""
 
-LOWEST = -700.0
+LOWEST = {torch.float64: -700.0, torch.float32: -87.0}
 """Exponents below this count as e^−∞ = 0, so that nothing computed is a denormal number."""
 
 HUGE = 1e291
@@ -26,21 +26,28 @@ def row_sum(values: Tensor) -> Tensor:
 
     Appended zeros change nothing, not even the last bit.
     """
-    classes = values.shape[-1]
-    if classes == 0:
+    if values.shape[-1] == 0:
         return values.new_zeros(*values.shape[:-1], 1)
     if values.is_cuda:
         # Which order a GPU reduces in depends on the shape.
         return pairwise_sum(values)
-    values = values.contiguous()
-    blocks = classes // BLOCK
-    whole = blocks * BLOCK
-    parts = [values[..., :whole].unflatten(-1, (blocks, BLOCK)).sum(-1)] if blocks else []
-    if whole < classes:
-        tail = values.new_zeros(*values.shape[:-1], BLOCK)
-        tail[..., : classes - whole] = values[..., whole:]
+    return pairwise_sum(block_sums(values))
+
+
+def block_sums(values: Tensor) -> Tensor:
+    """Sums every `BLOCK` classes, (..., classes) to (..., blocks), batch-invariantly."""
+    values, classes = values.contiguous(), values.shape[-1]
+    if values.is_cuda:
+        padded = pad(values, (0, -classes % BLOCK)).unflatten(-1, (-1, BLOCK))
+        return pairwise_sum(padded).squeeze(-1)
+    blocks, rest = divmod(classes, BLOCK)
+    parts = []
+    if blocks:
+        parts.append(values[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK)).sum(-1))
+    if rest:
+        tail = pad(values[..., blocks * BLOCK :], (0, BLOCK - rest))
         parts.append(tail.sum(-1, keepdim=True))
-    return pairwise_sum(torch.cat(parts, dim=-1))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def pairwise_sum(values: Tensor) -> Tensor:
@@ -63,18 +70,27 @@ def column_sum(values: Tensor) -> Tensor:
 
 
 def exponential(values: Tensor) -> Tensor:
-    """e^x, and exactly 0 below e^−700.
+    """e^x, and exactly 0 below e^−700, in float32 below e^−87.
 
     A vectorized exponential takes fifty times as long where its result underflows, which in a
     masked or cold row is everywhere.
     """
-    least = exp(LOWEST) * (1 + 1e-9)
-    return threshold(values.clamp(min=LOWEST).exp_(), least, 0.0, inplace=True)
+    return _flushed(values.clamp(min=LOWEST[values.dtype]))
+
+
+def exponential_(values: Tensor) -> Tensor:
+    """As `exponential`, in the place of the values."""
+    return _flushed(values.clamp_(min=LOWEST[values.dtype]))
+
+
+def _flushed(values: Tensor) -> Tensor:
+    least = exp(LOWEST[values.dtype]) * (1 + 1e-6)
+    return threshold(values.exp_(), least, 0.0, inplace=True)
 
 
 def logarithm(values: Tensor) -> Tensor:
     """Log x of x ≥ 0, −inf below e^−700; as fast where x = 0 as elsewhere."""
-    least = exp(LOWEST)
+    least = exp(LOWEST[torch.float64])
     return values.clamp(min=least).log_().masked_fill_(values < least, -torch.inf)
 
 
@@ -91,7 +107,9 @@ def scaled(logits: Tensor, top: Tensor, temperature: Tensor) -> Tensor:
     """
     peak = top.double()
     # Of a float32 row and a float64 maximum torch takes the difference in float64.
-    result = (logits - peak).div_(temperature)
+    result = logits - peak
+    if bool((temperature != 1).any()):
+        result.div_(temperature)
     if bool((peak > HUGE).any()):
         halves = (logits.double() * 0.5 - peak * 0.5) / (temperature * 0.5)
         result = torch.where(peak > HUGE, halves, result)
