@@ -151,7 +151,7 @@ def in_steps(
     sloped = not wanted.outputs.isdisjoint({"jacobian", "gradient"})
     for start in range(0, rows, step):
         stop = min(start + step, rows)
-        chain = Chain(_computable(logits[start:stop].to(device)), sloped=sloped)
+        chain = Chain(_computable(logits[start:stop].to(device), wanted.dtype), sloped=sloped)
         for processor, bound in steps:
             chain.step(processor, _part(bound, rows, start, stop))
         chain.arrive(mapping, _part(row, rows, start, stop))
@@ -233,10 +233,10 @@ def _check(
         raise OutputTooLarge.jacobian(numbers, wanted.output_limit, form)
 
 
-def _computable(logits: Tensor) -> Tensor:
+def _computable(logits: Tensor, dtype: torch.dtype) -> Tensor:
     """Float32 or float64, contiguous; the caller's memory itself where it is that already."""
-    wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-    return wide.contiguous()
+    wide = torch.promote_types(torch.promote_types(logits.dtype, torch.float32), dtype)
+    return logits.to(wide).contiguous()
 
 
 def _part(row: Row, rows: int, start: int, stop: int) -> Row:

@@ -5,9 +5,8 @@ from typing import Literal
 from torch import Tensor
 
 from mappings.base import Mapping
-from mappings.gibbs import Slope, gibbs, inverse
+from mappings.boltzmann import boltzmann
 from mappings.parameters import Row
-from mappings.rows import maximum, scaled
 from mappings.solution import Solution
 
 
@@ -24,7 +23,7 @@ class Softmax(Mapping):
 
     name: Literal["softmax"] = "softmax"
 
+    elements_at_once = 1 << 20
+
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        top, temperature = maximum(logits), row["temperature"]
-        scores = scaled(logits, top, temperature)
-        return gibbs(scores, Slope(inverse(temperature)), offset=top.double() / temperature)
+        return boltzmann(logits, row["temperature"])
