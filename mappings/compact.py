@@ -5,10 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mappings.places import greater, places
 from mappings.rows import maximum
 
 BLOCK = 128
 """Classes looked at by their largest first (a count)."""
+
+DENSE = 8
+"""From one block of so many on, a pass over all classes is faster than a look into blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,11 @@ class Kept:
 
     def only(self, keep: Tensor) -> "Kept":
         """Those of them for which `keep` (rows, kept) is true."""
-        fewer = gather(self.values, keep)
-        if self.classes is None or fewer.classes is None:
+        return self.among(gather(self.values, keep))
+
+    def among(self, fewer: "Kept") -> "Kept":
+        """What was kept of these, whose ids are the places here, by class id."""
+        if self.classes is None:
             return fewer
         return Kept(fewer.values, named(fewer.classes, self.classes))
 
@@ -56,29 +63,29 @@ def unmasked(logits: Tensor) -> Kept | None:
 
 def gather(logits: Tensor, keep: Tensor) -> Kept:
     """Gathers the logits where `keep` (rows, classes) is true."""
-    row, cls = keep.nonzero(as_tuple=True)
-    return side_by_side(row, cls, logits.flatten()[row * logits.shape[-1] + cls], len(logits))
+    return lines(logits, places(keep))
 
 
-def side_by_side(row: Tensor, cls: Tensor, values: Tensor, rows: int) -> Kept:
-    """Entries in order of row, then of class id, as one line a row.
-
-    Args:
-        row: (entries,) the row of each.
-        cls: (entries,) its class id.
-        values: (entries,) its logit.
-        rows: how many there are (a count).
-    """
-    counts = torch.bincount(row, minlength=rows).unsqueeze(-1)
+def lines(logits: Tensor, found: Tensor) -> Kept:
+    """Gathers the logits at ascending places (entries,) of the flattened rows."""
+    rows, classes = logits.shape
+    if len(found) == logits.numel():
+        return whole(logits)
+    begun = torch.arange(rows + 1, device=found.device) * classes
+    starts = torch.searchsorted(found, begun)
+    counts = starts.diff().unsqueeze(-1)
     width = max(1, int(counts.max())) if rows else 1
-    slots = torch.arange(width, device=row.device)
-    if row.numel() == 0:
-        cls, values = cls.new_zeros(1), values.new_zeros(1)
-    places = (counts.cumsum(0) - counts + slots).clamp_(max=len(cls) - 1)
+    if rows * width == len(found):
+        # Lines of one length stand side by side as they are.
+        found = found.view(rows, width)
+        return Kept(logits.flatten()[found], found - begun[:-1].unsqueeze(-1))
+    slots = torch.arange(width, device=found.device)
     absent = slots >= counts
-    return Kept(
-        values[places].masked_fill_(absent, -torch.inf), cls[places].masked_fill_(absent, -1)
-    )
+    if len(found) == 0:
+        found = found.new_zeros(1)
+    near = found[(starts[:-1].unsqueeze(-1) + slots).clamp_(max=len(found) - 1)]
+    values = logits.flatten()[near].masked_fill_(absent, -torch.inf)
+    return Kept(values, near.sub_(begun[:-1].unsqueeze(-1)).masked_fill_(absent, -1))
 
 
 def peaks(logits: Tensor) -> Tensor:
@@ -101,19 +108,19 @@ def above(logits: Tensor, heights: Tensor, floor: Tensor) -> Kept:
     """
     rows, classes = logits.shape
     if classes < 2 * BLOCK:
-        return gather(logits, logits > floor)
-    tall = heights > floor
-    row, block = tall.nonzero(as_tuple=True)
-    if 2 * row.numel() > tall.numel():
-        return gather(logits, logits > floor)
+        return gather(logits, greater(logits, floor))
+    tall = places(greater(heights, floor))
+    if DENSE * tall.numel() > heights.numel():
+        return gather(logits, greater(logits, floor))
+    row, block = tall // heights.shape[-1], tall % heights.shape[-1]
     # The last block is moved back to be whole; what it shares with the one before counts once.
     start = (block * BLOCK).clamp_(max=classes - BLOCK)
     shape, strides = (rows, classes - BLOCK + 1, BLOCK), (classes, 1, 1)
     near = logits.as_strided(shape, strides, logits.storage_offset())[row, start]
     lanes = torch.arange(BLOCK, device=logits.device)
     inside = (near > floor[row]) & (start.unsqueeze(-1) + lanes >= (block * BLOCK).unsqueeze(-1))
-    found, lane = inside.nonzero(as_tuple=True)
-    return side_by_side(row[found], start[found] + lane, near[found, lane], rows)
+    found = places(inside)
+    return lines(logits, (row * classes + start)[found // BLOCK] + found % BLOCK)
 
 
 def candidates(logits: Tensor, reach: Tensor) -> Kept:
@@ -126,15 +133,6 @@ def candidates(logits: Tensor, reach: Tensor) -> Kept:
     heights = peaks(logits)
     floor = (maximum(heights).double() - reach * (1 + 1e-12)).to(logits.dtype)
     return above(logits, heights, torch.nextafter(floor, torch.full_like(floor, -torch.inf)))
-
-
-def positions(keep: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Row, class id and place within its row of every true entry, and the width they need."""
-    row, cls = keep.nonzero(as_tuple=True)
-    counts = torch.bincount(row, minlength=keep.shape[0])
-    starts = counts.cumsum(0) - counts
-    slot = torch.arange(row.numel(), device=keep.device) - starts[row]
-    return row, cls, slot, max(1, int(counts.max())) if counts.numel() else 1
 
 
 def named(places: Tensor | None, classes: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from mappings.compact import positions
+from mappings.compact import gather
+from mappings.places import places
+from mappings.ranking import ranked
 from mappings.rows import row_sum
-from mappings.selection import largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +75,25 @@ def supports(
     """
     inside = probabilities > 0
     sizes = inside.sum(-1)
-    if limit is not None and limit < probabilities.shape[-1]:
-        ranks = torch.where(inside, probabilities, -torch.inf)
-        inside = largest(ranks, torch.full_like(sizes, limit).unsqueeze(-1), "first")
-    row, place, slot, width = positions(inside)
-    ranked = probabilities.new_zeros(inside.shape[0], width)
-    ranked[row, slot] = probabilities[row, place]
-    source = place.new_zeros(inside.shape[0], width)
-    source[row, slot] = place
-    # Stable, and places ascend with class ids: equal probabilities stay in order of id.
-    ranked, order = ranked.sort(dim=-1, descending=True, stable=True)
-    source = source.gather(-1, order)
-    counts = inside.sum(-1)
-    listed = torch.arange(width, device=row.device) < counts.unsqueeze(-1)
-    picked = source if classes is None else classes.gather(-1, source)
+    width = max(1, int(sizes.max())) if len(sizes) else 1
+    picked = None
+    if 2 * width < probabilities.shape[-1]:
+        fewer = gather(probabilities, inside)
+        probabilities, picked = fewer.values, fewer.classes
+    width = width if limit is None else min(width, limit)
+    ordered, source = ranked(probabilities, width)
+    source = source if picked is None else picked.clamp_min(0).gather(-1, source)
+    counts = sizes.clamp(max=width)
+    listed = torch.arange(width, device=counts.device) < counts.unsqueeze(-1)
+    ids = source if classes is None else classes.gather(-1, source)
+    chosen = places(listed)
     return Support(
         torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
-        picked[listed].int(),
-        ranked[listed],
-        logs.gather(-1, source)[listed].to(ranked.dtype),
+        ids.flatten()[chosen].int(),
+        ordered.flatten()[chosen],
+        logs.gather(-1, source).flatten()[chosen].to(ordered.dtype),
         sizes,
-        row_sum(ranked.double()).squeeze(-1),
+        row_sum(torch.where(listed, ordered, 0).double()).squeeze(-1),
     )
 
 

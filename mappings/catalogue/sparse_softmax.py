@@ -6,11 +6,12 @@ from typing import Literal
 from torch import Tensor
 
 from mappings.base import Mapping
+from mappings.boltzmann import boltzmann
 from mappings.compact import Kept, unmasked, whole
-from mappings.gibbs import Slope, gibbs, inverse
+from mappings.nucleus import nucleus
 from mappings.parameters import Count, Fraction, PerRow, Row
 from mappings.rows import exponential, maximum, row_sum, scaled
-from mappings.selection import Ties, nucleus, top_classes
+from mappings.selection import Ties, top_classes
 from mappings.solution import Solution
 
 
@@ -42,15 +43,17 @@ class SparseSoftmax(Mapping):
             return unmasked(logits)
         kept = top_classes(logits, row["k"], self.ties) if "k" in row else whole(logits)
         if "p" in row:
-            scores = scaled(kept.values, maximum(kept.values), row["temperature"])
-            kept = kept.only(nucleus(scores, row["p"], self.ties))
+            heaviest = nucleus(kept.values, row["temperature"], row["p"], self.ties)
+            kept = kept.among(heaviest)
         return kept
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
-        top, temperature = maximum(logits), row["temperature"]
-        scores = scaled(logits, top, temperature)
-        slope, offset = Slope(inverse(temperature)), top.double() / temperature
-        solution = gibbs(scores, slope, offset=offset)
+        solution = boltzmann(logits, row["temperature"])
         if "k" not in row and "p" not in row:
             return solution
-        return replace(solution, potential=lambda: row_sum(exponential(scores)).log())
+
+        def potential() -> Tensor:
+            scores = scaled(logits, maximum(logits), row["temperature"])
+            return row_sum(exponential(scores)).log()
+
+        return replace(solution, potential=potential)

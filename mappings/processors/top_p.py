@@ -2,12 +2,14 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from mappings.compact import Kept, gather
+from mappings.compact import Kept
+from mappings.nucleus import nucleus
 from mappings.parameters import Fraction, PerRow, Row
-from mappings.processor import Processor, shares
-from mappings.selection import Ties, shortest_prefix
+from mappings.processor import LIGHT, Processor
+from mappings.selection import Ties
 
 
 class TopP(Processor):
@@ -28,7 +30,7 @@ class TopP(Processor):
     ties: Ties = "first"
     """What happens to classes equal to the last one kept."""
 
+    elements_at_once = LIGHT
+
     def kept(self, logits: Tensor, row: Row) -> Kept:
-        given = shares(logits)
-        keep = shortest_prefix(-given.scores, given.masses, row["p"], self.ties)
-        return gather(logits, keep)
+        return nucleus(logits, torch.ones_like(row["p"]), row["p"], self.ties)

@@ -6,10 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mappings.compact import Kept, gather
+from mappings.compact import Kept, along
+from mappings.nucleus import shortest_prefix
 from mappings.parameters import PerRow, Row
 from mappings.processor import Processor, shares
-from mappings.selection import shortest_prefix
 
 
 class Typical(Processor):
@@ -30,5 +30,6 @@ class Typical(Processor):
         given = shares(logits)
         present = logits > -torch.inf
         distance = torch.where(present, (given.surprisals() - given.entropy()).abs(), torch.inf)
-        keep = shortest_prefix(distance, given.masses / given.total, row["mass"], "first")
-        return gather(logits, keep)
+        kept = shortest_prefix(distance, given.masses / given.total, row["mass"])
+        values = along(logits, kept.classes).masked_fill_(kept.values == -torch.inf, -torch.inf)
+        return Kept(values, kept.classes)
