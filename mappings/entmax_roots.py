@@ -15,10 +15,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mappings.rows import exponential, row_sum
+from mappings.rows import exponential, exponential_, row_sum
 
 SOFTMAX_LIMIT = 1e-100
 """Stands for β = 0, where e_β is the exponential (dimensionless)."""
+
+SQUARE = 0.5
+"""The β whose e_β is a square, which takes neither logarithm nor exponential."""
+
+NEAR = -0.2
+"""A log-probability below which the others hold more than 0.1 (in nats)."""
+
+LONG, SAMPLED = 1 << 13, 16
+"""Rows of more classes than this start from the root of every 16th (counts)."""
+
+TINY = 1e-300
+"""Stands for 0 under a division (dimensionless)."""
 
 ITERATIONS = 200
 """A bound that no row reaches (a count): about 10 Newton steps or 60 halvings are usual."""
@@ -56,10 +68,17 @@ def entmax_roots(scores: Tensor, beta: Tensor) -> Roots:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
         beta: (rows, 1) float64 in [−0.9, 15], not 0 (`SOFTMAX_LIMIT` stands for it).
     """
-    steep = (beta > 1).squeeze(-1)
+    flat = beta.squeeze(-1)
     logs, shift = torch.empty_like(scores), torch.empty_like(beta)
-    for rows, solve in ((steep, _steep), (~steep, _gentle)):
-        if bool(rows.any()):
+    kinds = (
+        (flat > 1, _steep),
+        (flat == SQUARE, _gentle),
+        ((flat <= 1) & (flat != SQUARE), _gentle),
+    )
+    for rows, solve in kinds:
+        if bool(rows.all()):
+            logs, shift = solve(scores, beta)
+        elif bool(rows.any()):
             logs[rows], shift[rows] = solve(scores[rows], beta[rows])
     return Roots(exponential(logs), logs, shift)
 
@@ -72,20 +91,46 @@ def _log_exponential(differences: Tensor, beta: Tensor) -> Tensor:
 
 
 def _gentle(scores: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """β ≤ 1: Newton on (Σ p)^β = 1 from s = 0, which climbs monotonically."""
+    """β ≤ 1: Newton on (Σ p)^β = 1, which climbs monotonically from wherever the sum exceeds 1."""
     shift = torch.zeros_like(beta)
+    long = (scores > -torch.inf).sum(dim=-1, keepdim=True) > LONG
+    if bool(long.any()):
+        # A sample says about where the root is; a step from there ends at or below it.
+        guess = _climbed(scores[:, ::SAMPLED].contiguous(), beta, shift, SAMPLED)
+        stepped = _step(scores, beta, guess, 1)[0].clamp_(min=0)
+        shift = torch.where(long, stepped, shift)
+    shift = _climbed(scores, beta, shift, 1)
+    return _near_one(_log_exponential(scores - shift, beta)), shift
+
+
+def _climbed(scores: Tensor, beta: Tensor, shift: Tensor, weight: int) -> Tensor:
+    """The root of weight · Σ e_β(y − s) = 1 by steps up from `shift`, (rows, 1)."""
     for _ in range(ITERATIONS):
-        differences = scores - shift
-        masses = exponential(_log_exponential(differences, beta))
-        total = row_sum(masses)
-        base = (1 + beta * differences).clamp_(min=0)
-        slope = row_sum(torch.where(base > 0, masses / base, 0))
-        following = shift - total * torch.expm1(-beta * total.log()) / (beta * slope)
-        climbs = following > shift
+        following, total = _step(scores, beta, shift, weight)
+        climbs = (following > shift) & (total > 1)
         if not bool(climbs.any()):
             break
         shift = torch.where(climbs, following, shift)
-    return _near_one(_log_exponential(scores - shift, beta)), shift
+    return shift
+
+
+def _step(scores: Tensor, beta: Tensor, shift: Tensor, weight: int) -> tuple[Tensor, Tensor]:
+    """One step of Newton from `shift`, and the sum there, (rows, 1) each."""
+    excess = (scores - shift).mul_(beta).clamp_(min=-1.0)
+    if bool((beta == SQUARE).all()):
+        base = excess.add_(1)
+        slope = weight * row_sum(base)
+        total = weight * row_sum(base.square_())
+    else:
+        logs = torch.log1p(excess).div_(beta)
+        limit = beta == SOFTMAX_LIMIT
+        if bool(limit.any()):
+            logs = torch.where(limit, scores - shift, logs)
+        masses = exponential_(logs)
+        total = weight * row_sum(masses)
+        # Where the base is 0 so is the mass.
+        slope = weight * row_sum(masses.div_(excess.add_(1).clamp_(min=TINY)))
+    return shift - total * torch.expm1(-beta * total.log()) / (beta * slope), total
 
 
 def _near_one(logs: Tensor) -> Tensor:
@@ -93,6 +138,8 @@ def _near_one(logs: Tensor) -> Tensor:
 
     1 less the sum of the others knows a probability near 1 better than the threshold does.
     """
+    if bool((logs.amax(dim=-1) < NEAR).all()):
+        return logs
     place = logs.argmax(dim=-1, keepdim=True)
     others = row_sum(exponential(logs.scatter(-1, place, -torch.inf)))
     largest = torch.where(others < 0.1, torch.log1p(0 - others), logs.gather(-1, place))

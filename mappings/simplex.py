@@ -7,10 +7,17 @@ inside gives a threshold, which puts more outside, until nothing changes.
 import torch
 from torch import Tensor
 
+from mappings.compact import Kept, above, peaks
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian, zero_where
-from mappings.rows import row_sum
+from mappings.rows import maximum, row_sum, scaled
 from mappings.solution import Solution
+
+MANY = 1 << 10
+"""Candidates above which a look for a lower bound pays (a count)."""
+
+SLACK = 1e-12
+"""How far the bound may be off by rounding (in units of z = x/T)."""
 
 STEPS = 200
 """A bound that no row reaches (a count): each step puts a class outside, and few are needed."""
@@ -34,6 +41,27 @@ def simplex_threshold(scores: Tensor) -> Tensor:
             break
         threshold = torch.where(climbs, following, threshold)
     return threshold
+
+
+def tightened(kept: Kept, temperature: Tensor) -> Kept:
+    """Fewer candidates of the rows that have many: those above a lower bound of the threshold.
+
+    The maxima of blocks alone hold less than all, so their threshold lies below that of all, and
+    so does a step towards theirs.
+    """
+    values = kept.values
+    if values.shape[-1] <= MANY:
+        return kept
+    many = (values > -torch.inf).sum(dim=-1, keepdim=True) > MANY
+    if not bool(many.any()):
+        return kept
+    heights = peaks(values)
+    top = maximum(heights)
+    raised = (1 + scaled(heights, top, temperature)).clamp_(min=0)
+    step = (row_sum(raised) - 1) / (raised > 0).sum(dim=-1, keepdim=True)
+    floor = (top.double() - (1 - step + SLACK) * temperature).to(values.dtype)
+    floor = torch.nextafter(floor, torch.full_like(floor, -torch.inf))
+    return kept.among(above(values, heights, torch.where(many, floor, -torch.inf)))
 
 
 def projection(

@@ -12,7 +12,7 @@ from mappings.entmax_roots import tsallis_potential
 from mappings.gibbs import Slope, inverse
 from mappings.parameters import Row
 from mappings.rows import maximum, scaled
-from mappings.simplex import projection
+from mappings.simplex import projection, tightened
 from mappings.solution import Solution
 
 
@@ -33,7 +33,8 @@ class Sparsemax(Mapping):
     sparse = True
 
     def candidates(self, logits: Tensor, row: Row) -> Kept:
-        return candidates(logits, row["temperature"])
+        kept = candidates(logits, row["temperature"])
+        return tightened(kept, row["temperature"])
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
         top, temperature = maximum(logits), row["temperature"]
