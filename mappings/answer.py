@@ -18,7 +18,7 @@ from mappings.solution import Solution
 from mappings.support import Support, joined_supports, supports
 
 LOGARITHMIC: frozenset[Output] = frozenset(
-    {"log_probabilities", "entropy", "support", "tokens", "token_log_probabilities"}
+    {"log_probabilities", "entropy", "support", "token_log_probabilities"}
 )
 """Outputs that need the log-probabilities."""
 
@@ -102,8 +102,13 @@ class Answer:
         if "normalizer" in asked:
             given = solution.normalizer
             self._put("normalizer", chunk, masses[:, 0] * torch.nan if given is None else given)
+        places = None
+        if asked & {"tokens", "token_log_probabilities"}:
+            places = self._drawn(chunk, masses)
+            tokens = places if solution.classes is None else solution.classes.gather(-1, places)
+            self._put("tokens", chunk, tokens)
         if asked & LOGARITHMIC or self._by_support():
-            self._add_logarithms(chunk, masses, solution.log_probabilities())
+            self._add_logarithms(chunk, masses, solution.log_probabilities(), places)
         if asked & {"loss", "gradient"}:
             self._add_loss(chunk)
         if "jacobian" in asked:
@@ -111,7 +116,9 @@ class Answer:
         if "parameter_gradients" in asked:
             self._add_parameter_gradients(chunk)
 
-    def _add_logarithms(self, chunk: Chunk, masses: Tensor, logs: Tensor) -> None:
+    def _add_logarithms(
+        self, chunk: Chunk, masses: Tensor, logs: Tensor, places: Tensor | None
+    ) -> None:
         asked, solution = self.wanted.outputs, chunk.solution
         if "log_probabilities" in asked:
             self._put("log_probabilities", chunk, logs, solution.classes, empty=-torch.inf)
@@ -123,18 +130,16 @@ class Answer:
             limit = self.wanted.support_limit
             listed = supports(masses, logs, solution.classes, limit)
             self.supports.append(listed.to(self.device))
-        if asked & {"tokens", "token_log_probabilities"}:
-            places = self._drawn(chunk, masses, logs)
-            tokens = places if solution.classes is None else solution.classes.gather(-1, places)
-            self._put("tokens", chunk, tokens)
+        if places is not None:
             self._put("token_log_probabilities", chunk, logs.gather(-1, places))
 
-    def _drawn(self, chunk: Chunk, masses: Tensor, logs: Tensor) -> Tensor:
+    def _drawn(self, chunk: Chunk, masses: Tensor) -> Tensor:
         draws = self.wanted.draws
         assert draws is not None
         rows = masses.shape[0]
         row = draws.take(chunk.start, chunk.start + rows).bind(rows, masses.device)
-        return draws.draw(masses, logs, chunk.solution.classes, row, chunk.start, chunk.bad)
+        logs, classes = chunk.solution.log_probabilities, chunk.solution.classes
+        return draws.draw(masses, logs, classes, row, chunk.start, chunk.bad)
 
     def _add_loss(self, chunk: Chunk) -> None:
         targets = self.wanted.targets
