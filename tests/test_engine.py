@@ -253,6 +253,8 @@ def test_nothing_is_computed_for_who_left_while_waiting() -> None:
         engine.start()
         busy = asyncio.ensure_future(engine.submit(faulty_job("slow", seconds=0.3)))
         await asyncio.sleep(0.1)
+        while engine.queue.rows > 0:  # On a busy machine a worker takes a while to begin.
+            await asyncio.sleep(0.001)
         waiting = [asyncio.ensure_future(engine.submit(job())) for _ in range(9)]
         await asyncio.sleep(0.05)
         for task in waiting[:5]:
