@@ -13,6 +13,7 @@ import pytest
 
 from arrow_client import ARROW, ArrowClient, fixed, stream_of, table_of
 from server import ROOT, RunningServer, faulty_server, metric, running_server
+from waiting import until
 
 MB = 1 << 20
 END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -314,9 +315,7 @@ def test_who_leaves_a_stream_ends_its_work(server: RunningServer) -> None:
             writer.write_batch(GOOD)
         pa.ipc.open_stream(client.answer()).read_next_batch()
         client.leave()
-    deadline = time.monotonic() + 20
-    while metric(server, "probmap_inflight_requests") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: metric(server, "probmap_inflight_requests") == 0)
     assert metric(server, "probmap_inflight_bytes") == 0
     computed = metric(server, "probmap_batch_rows_sum") - before
     time.sleep(0.3)

@@ -17,6 +17,7 @@ import pytest
 from faults import MARK
 from load import request_bytes, waiting_callers
 from server import RunningServer, faulty_server, metric, running_server
+from waiting import until
 
 pytestmark = pytest.mark.alone
 
@@ -57,15 +58,6 @@ def raw_request(body: dict[str, Any], *headers: str) -> bytes:
         *headers,
     ]
     return "\r\n".join([*lines, "", ""]).encode() + content
-
-
-def until(claim: Any, seconds: float = 30.0) -> float:
-    """Waits until a claim holds; returns how long that took."""
-    started = time.monotonic()
-    while not claim():
-        assert time.monotonic() - started < seconds, "it does not come true"
-        time.sleep(0.02)
-    return time.monotonic() - started
 
 
 def readiness(server: RunningServer) -> int:

@@ -3,26 +3,21 @@
 import json
 import re
 import socket
-import time
 from typing import Any
 
 import httpx
 import pytest
 
 from server import RunningServer, running_server
+from waiting import until
 
 SECRET = 0.123454321
 
 
 def logged(server: RunningServer, request_id: str) -> list[str]:
     """The lines that name a request, once there is one."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        lines = [line for line in server.output.splitlines() if request_id in line]
-        if lines:
-            return lines
-        time.sleep(0.05)
-    raise AssertionError(server.output)
+    until(lambda: request_id in server.output)
+    return [line for line in server.output.splitlines() if request_id in line]
 
 
 def asked(server: RunningServer, request_id: str, **fields: Any) -> httpx.Response:

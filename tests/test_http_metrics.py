@@ -4,7 +4,6 @@ import random
 import re
 import socket
 import string
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from server import ROOT, RunningServer, faulty_server, metric
 from service.errors import STATUS
 from service.runtime import Runtime
 from service.settings import Settings
+from waiting import until
 
 METHODS = ("PROPFIND", "MKCOL", "LOCK", "REPORT", "PURGE", "TRACE", "SEARCH", "NOTIFY")
 """Methods that the parser knows and no route has."""
@@ -167,10 +167,7 @@ def test_who_leaves_and_whose_time_is_up_are_counted(server: RunningServer) -> N
     before = metric(server, "probmap_cancelled_total", reason="disconnected")
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{server.url}/v1/map", json=slow, timeout=0.3)
-    until = time.monotonic() + 10
-    while metric(server, "probmap_cancelled_total", reason="disconnected") != before + 1:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: metric(server, "probmap_cancelled_total", reason="disconnected") == before + 1)
 
 
 def test_random_paths_and_methods_make_no_new_series(server: RunningServer) -> None:

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from server import RunningServer, faulty_server, metric, running_server
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -141,14 +142,37 @@ def test_answers_may_come_as_they_are_ready(server: RunningServer) -> None:
             assert json.loads(connection.recv(timeout=30))["id"] == first
 
 
-@pytest.mark.parametrize("query", ["?order=random", "?order="])
-def test_an_order_that_is_none_closes_the_connection(server: RunningServer, query: str) -> None:
+@pytest.mark.parametrize("query", ["?order=random", "?order=", "?mapping=softmax"])
+def test_a_query_that_says_no_order_closes_the_connection(
+    server: RunningServer, query: str
+) -> None:
     with connected(server, query) as connection:
         with pytest.raises(ConnectionClosed) as closed:
             connection.recv(timeout=30)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008
         assert "order" in closed.value.rcvd.reason
+
+
+def test_a_connection_is_counted_and_logged_under_the_clients_id() -> None:
+    with running_server("--log-format", "json") as server:
+        named = {"X-Request-Id": "mine"}
+        for query, asks in (("", 3), ("?order=none", 0)):
+            with connected(server, query, additional_headers=named) as connection:
+                assert connection.response is not None
+                assert connection.response.headers["x-request-id"] == "mine"
+                for _ in range(asks):
+                    connection.send("{}")
+                    connection.recv(timeout=30)
+        labels = {"route": "/v1/ws", "method": "GET", "code": "101"}
+        ended = "probmap_request_duration_seconds_count"
+        until(lambda: '"/v1/ws"' in server.output and metric(server, ended, **labels) == 2)
+        lines = [json.loads(line) for line in server.output.splitlines() if '"/v1/ws"' in line]
+    assert [(line["request_id"], line["requests"], line["failed"]) for line in lines] == [
+        ("mine", 3, 3),
+        ("mine", 0, 0),
+    ]
+    assert [line.get("error") for line in lines] == [None, "invalid_request"]
 
 
 def test_a_message_above_the_limit_closes_the_connection() -> None:
@@ -164,10 +188,7 @@ def test_told_to_stop_the_server_answers_what_it_took_and_closes() -> None:
     slow = {"logits": [1, 2], "mapping": {"name": "faulty", "fault": "slow", "seconds": 1.0}}
     with faulty_server() as server, connected(server) as connection:
         connection.send(json.dumps(slow))
-        deadline = time.monotonic() + 10
-        while metric(server, "probmap_inflight_rows") != 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: metric(server, "probmap_inflight_rows") == 1)
         server.process.send_signal(signal.SIGTERM)
         assert json.loads(connection.recv(timeout=30))["rows"] == 1
         last = json.loads(connection.recv(timeout=30))
@@ -188,10 +209,7 @@ def test_who_leaves_gives_its_places_back(server: RunningServer) -> None:
         time.sleep(0.3)
         # Without a word, as a machine that dies.
         connection.socket.shutdown(socket.SHUT_RDWR)
-    deadline = time.monotonic() + 5
-    while metric(server, "probmap_inflight_bytes") > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: metric(server, "probmap_inflight_bytes") == 0, seconds=5)
 
 
 def test_many_connections_share_batches(server: RunningServer) -> None:

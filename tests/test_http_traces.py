@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from server import ROOT, RunningServer, running_server
+from waiting import until
 
 SECRET = 0.123454321
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -84,13 +85,8 @@ def traced(*flags: str, **variables: str) -> Iterator[tuple[RunningServer, Colle
 
 def seen(collector: Collector, name: str) -> Span:
     """The span of a name, once it has come."""
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        for span in collector.spans:
-            if span.name == name:
-                return span
-        time.sleep(0.05)
-    raise AssertionError([span.name for span in collector.spans])
+    until(lambda: any(span.name == name for span in collector.spans))
+    return next(span for span in collector.spans if span.name == name)
 
 
 def attributes(span: Span) -> dict[str, object]:
