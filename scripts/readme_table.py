@@ -13,7 +13,7 @@ from schemas.description import (
     describe_all_processors,
 )
 from service.runtime import Runtime
-from service.settings import Settings, flag
+from service.settings import Settings, flag, shown
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -86,7 +86,7 @@ def settings_table() -> list[str]:
     """One line a setting of the server."""
     lines = ["| flag of `probmap serve` | default | what it is |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
-        default = "" if field.default is PydanticUndefined else f"`{field.default}`"
+        default = "" if field.default is PydanticUndefined else f"`{shown(field.default)}`"
         meaning = " ".join((field.description or "").split())
         lines.append(f"| `{flag(name)}` | {default} | {_cell(meaning)} |")
     return lines

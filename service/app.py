@@ -29,6 +29,7 @@ from service.routes import (
     stream,
 )
 from service.runtime import Runtime
+from service.security import allow_pages, protect
 from service.settings import Settings
 from service.version import release
 
@@ -54,8 +55,11 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.has_ended = False
+    # From the inside out: refusals are logged, and pages that may ask can read them.
     app.add_middleware(HeadMiddleware)
+    protect(app, settings)
     app.add_middleware(RequestMiddleware)
+    allow_pages(app, settings)
     for kind in (ProbmapError, UnreadBody, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     evaluations = (map, sample, loss, stream, socket, oip)
@@ -71,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(route.router)
     # FastAPI means the document to be replaced in this way.
-    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    app.openapi = partial(document, app, settings)  # type: ignore[method-assign]
     return app
 
 

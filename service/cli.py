@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mappings.errors import ProbmapError
-from service.settings import Settings, flag, variable
+from service.settings import Settings, flag, is_repeatable, shown, variable
 from service.version import release
 
 USAGE_ERROR = 2
@@ -67,12 +67,14 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         meaning = " ".join((field.description or "").split())
         # On its own, the flag of something that is on or off switches it on.
         switch: dict[str, Any] = {"nargs": "?", "const": True} if field.annotation is bool else {}
+        if is_repeatable(name):
+            switch = {"action": "append"}
         parser.add_argument(
             flag(name),
             dest=name,
             default=argparse.SUPPRESS,
             metavar=name.rpartition("_")[2].upper(),
-            help=f"{meaning} [{field.default}; {variable(name)}]",
+            help=f"{meaning} [{shown(field.default)}; {variable(name)}]",
             **switch,
         )
 

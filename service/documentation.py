@@ -11,6 +11,8 @@ from pydantic.json_schema import models_json_schema
 from mappings.registry import MAPPINGS, PROCESSORS
 from schemas.problem import ProblemDocument
 from schemas.request import LossBody, MapBody, SampleBody
+from service.security import asks_for_keys, document_keys
+from service.settings import Settings
 from service.wire.arrow_framing import MEDIA_TYPE as ARROW
 from service.wire.jsonl import MEDIA_TYPES as LINES
 from service.wire.safetensors_decode import MEDIA_TYPE, REQUEST
@@ -105,7 +107,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return documented
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     """The OpenAPI document of an application, made once."""
     if app.openapi_schema is None:
         made = get_openapi(
@@ -126,5 +128,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         for named in (*MAPPINGS.values(), *PROCESSORS.values()):
             definitions["$defs"][named.__name__].setdefault("required", []).insert(0, "name")
         made.setdefault("components", {}).setdefault("schemas", {}).update(definitions["$defs"])
+        if asks_for_keys(settings):
+            document_keys(made, settings)
         app.openapi_schema = made
     return app.openapi_schema

@@ -8,6 +8,8 @@ ProbmapError             (mappings.errors) everything a client can cause
 ├── BodyTimeout          the body did not arrive in time
 ├── UnsupportedMediaType, UnsupportedEncoding
 ├── NotAcceptable        no format that the client accepts
+├── Unauthorized         no key, or none that is valid
+├── Forbidden            a web page that may not ask
 ├── NotFound, MethodNotAllowed
 ├── Overloaded           the server holds as much as it may
 ├── NotReady             the server is starting or stopping, or has lost its workers
@@ -67,6 +69,18 @@ class NotAcceptable(ProbmapError):
     """The client accepts none of the formats that there are."""
 
     code = "not_acceptable"
+
+
+class Unauthorized(ProbmapError):
+    """The server asks for a key, and none that is valid came."""
+
+    code = "unauthorized"
+
+
+class Forbidden(ProbmapError):
+    """A web page of another site asks, and may not."""
+
+    code = "forbidden"
 
 
 class NotFound(ProbmapError):
@@ -144,6 +158,8 @@ class Internal(ProbmapError):
 STATUS = {
     "malformed_body": 400,
     "invalid_shared_memory": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
     "not_found": 404,
     "unknown_name": 404,
     "method_not_allowed": 405,

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Internal, NotReady
 from service.reports import CLIENT_LEFT, report
+from service.response_headers import secured
 from service.responses import error_response
 
 MAX_REQUEST_ID = 128
@@ -42,7 +43,7 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message["headers"], (b"x-request-id", request_id.encode())]
+                headers = [*secured(message["headers"]), (b"x-request-id", request_id.encode())]
                 message = {**message, "headers": headers}
             await send(message)
 

@@ -19,6 +19,7 @@ from service.errors import (
     NotFound,
     NotReady,
     Overloaded,
+    Unauthorized,
     problem,
 )
 from service.stages import Stage
@@ -63,6 +64,8 @@ class ProblemResponse(BodyResponse):
         body = Encoded([orjson.dumps(problem(error, request_id))], "application/problem+json")
         if isinstance(error, Overloaded | NotReady) and error.retry_after is not None:
             headers = [*headers, (b"retry-after", b"%d" % error.retry_after)]
+        if isinstance(error, Unauthorized):
+            headers = [*headers, (b"www-authenticate", b'Bearer realm="probmap"')]
         super().__init__(body, status=STATUS[error.code], headers=headers)
         self.code = error.code
 

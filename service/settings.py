@@ -1,13 +1,57 @@
 """Every setting: a flag of `probmap serve` and a PROBMAP_* environment variable."""
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 DEVICES = r"^(auto|cpu|cuda|cuda:\d+(,cuda:\d+)*)$"
 """What names devices."""
 
+KEY_RULE = "a key is visible ASCII without blanks and commas"
+
+ORIGIN = r"^(\*|https?://[^/\s,]+)$"
+"""What names the origin of web pages: a scheme, a host and perhaps a port; * is any."""
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be sent as a key, and listed among others."""
+    return re.fullmatch(r"[!-+\--~]+", text) is not None
+
+
+def _key(given: SecretStr) -> SecretStr:
+    if not is_key(given.get_secret_value()):
+        raise ValueError(KEY_RULE)
+    return given
+
+
+def _listed(given: object) -> object:
+    """The entries of what was given once or several times, each with commas between."""
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, Iterable):
+        return given
+    return tuple(
+        part.strip()
+        for text in given
+        for part in (text.split(",") if isinstance(text, str) else (text,))
+        if not isinstance(part, str) or part.strip()
+    )
+
+
+def _keys(given: object) -> object:
+    keys = _listed(given)
+    # A variable that was meant to hold a key must not open the server.
+    if keys == () != given:
+        raise ValueError("there is no key in it; leave it unset for a server that asks for none")
+    return keys
+
+
+Key = Annotated[SecretStr, AfterValidator(_key)]
+Origin = Annotated[str, Field(pattern=ORIGIN)]
+Public = Literal["live", "ready", "metrics", "docs", "playground"]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -29,6 +73,16 @@ class Settings(BaseSettings):
     """Listen on the Unix socket alone, not on host and port."""
     device: Annotated[str, Field(pattern=DEVICES)] = "auto"
     """Where to compute: auto (a GPU if there is one), cpu, cuda, or cuda:0,cuda:1."""
+    api_key: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_keys)] = ()
+    """A key that callers must show; several may be given. Other users of the machine can read
+    flags: a variable or a file is safer."""
+    api_key_file: str | None = None
+    """File of keys that callers must show, one a line; read again when it changes."""
+    public: Annotated[tuple[Public, ...], NoDecode, BeforeValidator(_listed)] = ("live", "ready")
+    """What needs no key: any of live, ready, metrics, docs, playground."""
+    cors_origin: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_listed)] = ()
+    """Origin of web pages, such as https://example.org, that may ask from a browser; several may
+    be given."""
     max_body_bytes: Count = 128 << 20
     """Largest request body (bytes)."""
     max_rows: Count = 1 << 16
@@ -76,6 +130,16 @@ class Settings(BaseSettings):
     """Least severe message to log: debug, info, warning or error."""
     log_format: Literal["text", "json"] = "text"
     """How log lines look: text for people, json for machines."""
+
+
+def shown(value: object) -> str:
+    """A setting's value as it is given."""
+    return (",".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
+
+
+def is_repeatable(name: str) -> bool:
+    """Whether a setting may be given several times."""
+    return isinstance(Settings.model_fields[name].default, tuple)
 
 
 def flag(name: str) -> str:

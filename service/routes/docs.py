@@ -8,6 +8,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import FileResponse, RedirectResponse
 
 from service.errors import NotFound
+from service.response_headers import page_policy
 
 router = APIRouter(include_in_schema=False)
 
@@ -31,7 +32,7 @@ async def playground(request: Request) -> Response:
 async def docs(request: Request) -> Response:
     """Shows the documentation."""
     root = request.scope.get("root_path", "")
-    return get_swagger_ui_html(
+    page = get_swagger_ui_html(
         openapi_url=f"{root}/openapi.json",
         title="probmap",
         swagger_js_url=f"{root}/docs/swagger-ui-bundle.js",
@@ -39,6 +40,8 @@ async def docs(request: Request) -> Response:
         swagger_favicon_url=f"{root}/docs/favicon.png",
         swagger_ui_parameters={"defaultModelsExpandDepth": 0, "tryItOutEnabled": True},
     )
+    page.headers["content-security-policy"] = page_policy(bytes(page.body).decode()).decode()
+    return page
 
 
 @router.get("/docs/{asset}")
