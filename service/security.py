@@ -1,6 +1,6 @@
 """Who may ask: keys on every path but the public ones, and no web page of another site."""
 
-import logging
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mappings.errors import ProbmapError
 from service.body import UnreadBody
-from service.errors import Forbidden, Unauthorized
+from service.errors import STATUS, Forbidden, Unauthorized
 from service.keys import Keys
+from service.reports import report
 from service.responses import ProblemResponse
 from service.settings import Public, Settings, flag
 
@@ -40,8 +41,6 @@ PREFLIGHT_SECONDS = 600
 
 POLICY = 1008
 """The code that closes a WebSocket that is not allowed."""
-
-log = logging.getLogger("probmap.request")
 
 
 def protect(app: FastAPI, settings: Settings) -> None:
@@ -146,9 +145,9 @@ async def _deny(error: ProbmapError, scope: Scope, receive: Receive, send: Send)
         await ProblemResponse(error, request_id)(scope, receive, send_denial)
     else:
         await send({"type": "websocket.close", "code": POLICY, "reason": error.code})
-    scope["app"].state.runtime.metrics.failure(error.code)
-    fields = {"request_id": request_id, "route": "websocket", "error": error.code}
-    log.info("WS refused %(error)s %(request_id)s", fields, extra={"fields": fields})
+        scope["state"]["failure"] = error.code
+    seconds = time.monotonic() - scope["state"]["arrived"]
+    report({**scope, "method": "GET"}, STATUS[error.code], seconds)
 
 
 def document_keys(document: dict[str, Any], settings: Settings) -> None:
