@@ -46,8 +46,8 @@ readme: setup ## Rewrites the generated parts of README.md
 	$(BIN)/python scripts/readme_table.py
 
 bench: setup ## Runs every benchmark there is, or only one: make bench ONLY=engine
-	@for script in $(if $(ONLY),benchmarks/$(ONLY).py,$(filter-out benchmarks/load.py benchmarks/bare_server.py,$(wildcard benchmarks/*.py))); do \
-		echo "== $$script"; PYTHONPATH=.:tests $(BIN)/python $$script || exit 1; done
+	@for script in $(if $(ONLY),benchmarks/$(ONLY).py,$(shell grep -l __main__ benchmarks/*.py | grep -v bare_server)); do \
+		echo "== $$script"; PYTHONPATH=.:tests $(BIN)/python $$script $(ARGS) || exit 1; done
 
 clean: ## Removes the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
