@@ -178,20 +178,19 @@ def in_steps(
 
 
 def _nothing(wanted: Wanted, classes: int, device: torch.device) -> Evaluation:
-    """The answer to no rows: that to any one row, cut to none, so that outputs have shapes."""
-    row = torch.zeros(1, classes, dtype=torch.float64, device=device)
-    draws = None if wanted.draws is None else Draws(seed=0, samples=wanted.draws.samples)
-    one = replace(
+    """The answer to no rows: any mapping's answer to none of them, so that outputs have shapes."""
+    logits = torch.zeros(0, classes, dtype=torch.float64, device=device)
+    none = replace(
         wanted,
-        derivatives=replace(wanted.derivatives, vector=row),
-        draws=draws,
-        targets=Targets(torch.zeros(1, dtype=torch.int64, device=device)),
+        derivatives=replace(wanted.derivatives, vector=logits),
+        draws=None if wanted.draws is None else Draws(seed=[], samples=wanted.draws.samples),
+        targets=Targets(torch.zeros(0, dtype=torch.int64, device=device)),
     )
-    answer = Answer(1, classes, device, one)
-    temperature = torch.ones_like(row[:, :1])
-    solution = gibbs(row, Slope(temperature))
-    answer.add(Chunk(0, whole(row), temperature, None, [], solution, shift_invariant=True))
-    return answer.finished({}).rows(0, 0)
+    answer = Answer(0, classes, device, none)
+    temperature = torch.ones_like(logits[:, :1])
+    solution = gibbs(logits, Slope(temperature))
+    answer.add(Chunk(0, whole(logits), temperature, None, [], solution, shift_invariant=True))
+    return answer.finished({})
 
 
 def _check(

@@ -85,11 +85,18 @@ class Request(BaseModel):
     def dense_numbers(self, rows: int, classes: int) -> int:
         """How many numbers its dense outputs hold, as far as the request tells."""
         wanted = self.wanted()
-        per_row = classes * len({"probabilities", "log_probabilities", "gradient"} & wanted)
+        per_logit = len({"probabilities", "log_probabilities", "gradient"} & wanted)
         if "parameter_gradients" in wanted:
-            per_row += 2 * classes
-        if "jacobian" in wanted:
-            per_row += classes * (classes if self.derivatives().form == "dense" else 1)
+            per_logit += 2
+        if "jacobian" in wanted and self.derivatives().form != "dense":
+            per_logit += 1
+        return rows * classes * per_logit + self.further_numbers(rows, classes)
+
+    def further_numbers(self, rows: int, classes: int) -> int:
+        """How many of them are not one for each logit: those of dense Jacobians, and tokens."""
+        per_row = 0
+        if "jacobian" in self.wanted() and self.derivatives().form == "dense":
+            per_row += classes * classes
         draws = self.draws()
         if draws is not None:
             per_row += 2 * draws.samples

@@ -54,11 +54,11 @@ async def answer(
             progress.computed(submitted, completed)
             runtime.metrics.observe_wait(job.request.mapping.name, completed.queue_seconds)
             evaluation = completed.evaluation
-            estimate = exchange.answer_bytes(job, evaluation)
-            permit.settle(job.answer_bytes + estimate)
+            written = exchange.written_bytes(job, evaluation)
+            permit.settle(job.bytes + written)
             with progress.stage("encode"):
                 encode = partial(exchange.encode, job, evaluation)
-                encoded = await runtime.transcode(estimate, encode)
+                encoded = await runtime.transcode(written, encode)
                 if coding is not None:
                     shrink = partial(compressed, encoded, coding)
                     encoded = await runtime.transcode(encoded.size, shrink)

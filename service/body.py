@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.datastructures import Headers
@@ -12,10 +13,8 @@ from mappings.errors import ProbmapError
 from service.content_encoding import Inflation, coding_of
 from service.engine.admission import Permit
 from service.errors import BodyTimeout, TooLarge, UnsupportedMediaType
-from service.settings import Settings, flag
-
-TENSORS_HEADER = "inference-header-content-length"
-"""Says how many bytes of a body come before its tensors."""
+from service.settings import Settings, allowance, flag
+from service.wire.oip_header import HEADER, tensors_start
 
 ALIGNMENT = 16
 """What the address of a large buffer is a multiple of (bytes); enough for any number."""
@@ -42,9 +41,11 @@ async def read_body(
     scope: Scope,
     receive: Receive,
     settings: Settings,
-    media_types: Sequence[str] | None,
     permit: Permit,
     transcode: Transcode,
+    *,
+    media_types: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> bytearray:
     """The whole body of a request, inflated if it was compressed.
 
@@ -52,10 +53,11 @@ async def read_body(
         scope: the request's.
         receive: the request's.
         settings: the limits.
-        media_types: what the route reads; the first is the one assumed of a body without
-            Content-Type. None: whatever the header says.
         permit: the request's, which holds the body as it grows.
         transcode: where to inflate.
+        media_types: what the route reads; the first is the one assumed of a body without
+            Content-Type. None: whatever the header says.
+        most: what the route reads (bytes), where that is not max_body_bytes.
 
     Raises:
         UnreadBody: the body is of another media type or coding, too large or too slow, or the
@@ -66,49 +68,71 @@ async def read_body(
         ClientDisconnect: the client left.
     """
     headers = Headers(scope=scope)
-    lead = _lead(headers)
+    limit = _Limit.of(settings) if most is None else _Limit(most, f"this path reads {most:,} bytes")
+    lead = -tensors_start(headers.get(HEADER, ""), ALIGNMENT) % ALIGNMENT
     try:
         if media_types is not None:
             check_media_type(headers.get("content-type", ""), media_types)
         coding = coding_of(",".join(headers.getlist("content-encoding")))
         body = bytearray(0 if coding else lead)
-        await _receive(body, headers, receive, settings, permit)
+        await _receive(body, headers, receive, limit, settings.body_timeout_seconds, permit)
     except ProbmapError as error:
         raise UnreadBody(error) from None
     if coding is not None:
         source, body = body, bytearray(lead)
-        await _inflate(body, Inflation(coding, source), len(source), settings, permit, transcode)
+        await _inflate(body, Inflation(coding, source), len(source), limit, permit, transcode)
     # Moves no byte: a bytearray that loses its first bytes starts later.
     del body[:lead]
     permit.hold(len(body))
     return body
 
 
-def _lead(headers: Headers) -> int:
-    """How many bytes to put before a body, so that its tensors' addresses are aligned."""
-    text = headers.get(TENSORS_HEADER, "")
-    return -int(text[-9:]) % ALIGNMENT if text.isascii() and text.isdecimal() else 0
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The most that a body may have.
+
+    Attributes:
+        bytes: so many.
+        rule: why, and how to have more.
+    """
+
+    bytes: int
+    rule: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "_Limit":
+        """The limit that is a setting."""
+        most = settings.max_body_bytes
+        return cls(most, allowance("max_body_bytes", most))
+
+    def check(self, size: int, what: str) -> None:
+        """Raises TooLarge for a size (bytes) that is over the limit; `what` says of what."""
+        if size > self.bytes:
+            raise TooLarge(f"{what}; {self.rule}")
 
 
 async def _receive(
-    body: bytearray, headers: Headers, receive: Receive, settings: Settings, permit: Permit
+    body: bytearray,
+    headers: Headers,
+    receive: Receive,
+    limit: _Limit,
+    seconds: float,
+    permit: Permit,
 ) -> None:
     """Appends what the client sends to `body`."""
-    limit, lead = settings.max_body_bytes, len(body)
+    lead = len(body)
     declared = headers.get("content-length", "")
     expected = int(declared[:20]) if declared.isdecimal() else 0
-    if expected > limit:
-        raise TooLarge.over(f"the body has {expected:,} bytes", "max_body_bytes", limit)
+    limit.check(expected, f"the body has {expected:,} bytes")
     try:
-        async with asyncio.timeout(settings.body_timeout_seconds):
+        async with asyncio.timeout(seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 body += message.get("body", b"")
                 size = len(body) - lead
-                if size > limit:
-                    raise TooLarge.over("the body is too large", "max_body_bytes", limit)
+                limit.check(size, "the body is too large")
                 if not message.get("more_body", False):
                     return
                 # All of it must fit, but only what is there is held: who sends nothing takes
@@ -116,7 +140,6 @@ async def _receive(
                 permit.expect(max(expected, size))
                 permit.hold(size)
     except TimeoutError:
-        seconds = settings.body_timeout_seconds
         raise BodyTimeout(
             f"the body did not arrive within {seconds:g} seconds "
             f"({flag('body_timeout_seconds')} of the server sets this time)"
@@ -127,17 +150,16 @@ async def _inflate(
     body: bytearray,
     inflation: Inflation,
     source_bytes: int,
-    settings: Settings,
+    limit: _Limit,
     permit: Permit,
     transcode: Transcode,
 ) -> None:
     """Appends what was compressed to `body`, a little at a time: a few bytes can become many."""
-    limit, lead = settings.max_body_bytes, len(body)
+    lead = len(body)
     step = FIRST_BYTES
     while not inflation.is_over:
         body += await transcode(step, partial(inflation.step, step))
-        if len(body) - lead > limit:
-            raise TooLarge.over("the body is too large once inflated", "max_body_bytes", limit)
+        limit.check(len(body) - lead, "the body is too large once inflated")
         permit.hold(source_bytes + len(body) - lead)
         step = STEP_BYTES
 

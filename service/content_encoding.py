@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from service.errors import MalformedBody, UnsupportedEncoding
 from service.wire.exchange import Encoded
+from service.wire.preferences import preferences
 
 CODINGS = ("gzip", "deflate")
 """The codings that are read and written."""
@@ -88,10 +89,7 @@ def asked_coding(header: str) -> str | None:
     Only what names one coding of ours alone, or above the others, asks for it. HTTP libraries
     send "gzip, deflate" unasked, and numbers take longer to compress than to send to a neighbour.
     """
-    weights: dict[str, float] = {}
-    for entry in header.lower().split(","):
-        name, _, parameter = entry.partition(";")
-        weights[name.strip().removeprefix("x-")] = _weight(parameter)
+    weights = {name.removeprefix("x-"): weight for name, weight in preferences(header)}
     ours = sorted((weights.get(name, 0.0), name) for name in CODINGS)
     others = [weight for name, weight in weights.items() if name not in CODINGS]
     best, name = ours[-1]
@@ -110,15 +108,3 @@ def compressed(body: Encoded, coding: str) -> Encoded:
 def _pieces(part: bytes | memoryview) -> Sequence[memoryview]:
     view = memoryview(part)
     return [view[start : start + PIECE_BYTES] for start in range(0, len(view), PIECE_BYTES)]
-
-
-def _weight(parameter: str) -> float:
-    """The weight that `q=…` gives, 1 when there is none, 0 when it cannot be read."""
-    name, _, value = parameter.partition("=")
-    if not name.strip():
-        return 1.0
-    digits = value.strip()
-    try:
-        return float(digits) if name.strip() == "q" and len(digits) <= 5 else 0.0
-    except ValueError:
-        return 0.0

@@ -131,6 +131,7 @@ def test_a_bomb_is_stopped_at_the_limit(limited: RunningServer, name: str) -> No
         ("identity", None),
         ("gzip;q=0", None),
         ("gzip;q=abc", None),
+        ("gzip;q=nan", None),
         ("br", None),
     ],
 )

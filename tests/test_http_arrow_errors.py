@@ -224,7 +224,6 @@ def test_a_compressed_batch_is_refused_in_its_place(server: RunningServer, codec
         (["--max-body-bytes", "10000"], np.zeros((1000, 3)), "--max-body-bytes"),
         (["--max-rows", "10"], np.zeros((11, 3)), "--max-rows"),
         (["--max-elements", "30"], np.zeros((11, 3)), "--max-elements"),
-        (["--max-output-elements", "30"], np.zeros((11, 3)), "--max-output-elements"),
     ],
 )
 def test_a_batch_over_a_limit_is_told_in_place_and_the_next_is_read(
@@ -240,6 +239,18 @@ def test_a_batch_over_a_limit_is_told_in_place_and_the_next_is_read(
     problem = problem_of(failed[0])
     assert setting in problem["detail"]
     assert content.endswith(END)
+
+
+def test_the_limit_of_numbers_is_for_what_can_be_larger_than_the_logits() -> None:
+    many = pa.record_batch({"logits": fixed(np.zeros((11, 3)), pa.float32())})
+    drawing = asking(many.schema, op="sample", samples=16, outputs=["tokens"])
+    with running_server("--max-output-elements", "32") as server:
+        dense = post(server, stream_of(asking(many.schema), many)).content
+        drawn = post(server, stream_of(drawing, GOOD, many)).content
+    assert [row["probabilities"] for row in rows_of(dense)[0]] == [pytest.approx([1 / 3] * 3)] * 11
+    first, failed = rows_of(drawn)
+    assert len(first[0]["tokens"]) == 16
+    assert "--max-output-elements" in problem_of(failed[0])["detail"]
 
 
 @pytest.mark.parametrize(

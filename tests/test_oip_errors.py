@@ -8,8 +8,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 
 from oip_bodies import HEADER, Sent, binary, body, infer, logits, outputs, parsed, rows
+from safetensors_bodies import MEDIA_TYPE as SAFETENSORS
+from safetensors_bodies import answered
+from safetensors_bodies import body as safetensors_body
 from server import ROOT, running_server, shared_client, shared_server
 
 ROWS = rows(2, 3)
@@ -208,6 +212,10 @@ MALFORMED: dict[str, tuple[Any, list[str]]] = {
     ),
     "a parameter null": ({"inputs": [entry()], "parameters": {"temperature": None}}, ["number"]),
     "a timeout below 0": ({"inputs": [entry()], "parameters": {"timeout": -1}}, ["timeout"]),
+    "a timeout over a day": (
+        {"inputs": [entry()], "parameters": {"timeout": 86_400_000_001}},
+        ["timeout", "86,400,000,000"],
+    ),
     "a timeout no number": ({"inputs": [entry()], "parameters": {"timeout": "1"}}, ["timeout"]),
     "an id no text": ({"inputs": [entry()], "id": 7}, ["id", "string"]),
     "given twice": (
@@ -343,7 +351,8 @@ def test_the_index_refuses_what_it_does_not_know() -> None:
     for response in answers:
         refused(response)
     response = shared_client().post("/v2/repository/index", content=b" " * 70_000)
-    assert response.status_code == 413
+    refused(response, "this path reads 65,536 bytes", status=413)
+    assert "max-body-bytes" not in response.text
     assert shared_client().post("/v2/repository/index", content=b"").status_code == 200
 
 
@@ -394,6 +403,19 @@ def test_what_is_as_long_as_the_logits_may_be_binary(limited: httpx.Client) -> N
     fields = binary("probabilities", "log_probabilities", "support_indices")
     response = infer("softmax", logits(rows(2, 50)), client=limited, **fields)
     assert parsed(response)
+
+
+def test_safetensors_may_be_as_long_as_the_logits_and_its_json_may_not(
+    limited: httpx.Client,
+) -> None:
+    asked = ["probabilities", "log_probabilities", "support"]
+    content = safetensors_body({"logits": torch.zeros(2, 50)}, mapping="softmax", outputs=asked)
+    headers = {"content-type": SAFETENSORS}
+    response = limited.post("/v1/map", content=content, headers=headers)
+    assert answered(response)["support_indices"].shape == (100,)
+    for accept, status in ((SAFETENSORS, 200), ("application/json", 413)):
+        response = limited.post("/v1/map", content=content, headers={**headers, "accept": accept})
+        assert response.status_code == status
 
 
 def test_half_a_body_then_silence_is_a_timeout(limited: httpx.Client) -> None:

@@ -94,16 +94,21 @@ def test_a_masked_class_gets_zero() -> None:
     assert found["probabilities"].tolist() == [[0.25, 0.0, 0.75]]
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 7), (0, 0)], ids=str)
-def test_no_row_has_an_empty_answer(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "classes"), [((0,), 1), ((0, 7), 7), ((0, 0), 1), ((0, 1 << 25), 1 << 25)], ids=str
+)
+def test_no_row_has_an_empty_answer_of_as_many_classes(
+    shape: tuple[int, ...], classes: int
+) -> None:
     outputs = ["probabilities", "support", "jacobian"]
     response = post_binary(
         "/v1/map", body({"logits": torch.zeros(shape)}, mapping="softmax", outputs=outputs)
     )
     found = answered(response)
     assert said(response)["rows"] == 0
-    assert len(found["probabilities"]) == len(found["jacobian"]) == len(found["support_indices"])
-    assert len(found["probabilities"]) == 0
+    assert found["probabilities"].shape == (0, classes)
+    assert found["jacobian"].shape == (0, classes, classes)
+    assert found["support_indices"].shape == (0,)
     assert found["support_offsets"].tolist() == [0]
 
 

@@ -1,7 +1,7 @@
 """What every evaluation route does: read the body, answer it, stop when the client leaves."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from mappings.errors import ProbmapError
+from schemas import request as schemas
 from schemas.errors import InvalidRequest
 from service.answering import answer
 from service.body import UnreadBody, read_body
@@ -16,7 +17,8 @@ from service.content_encoding import asked_coding
 from service.responses import EvaluatedResponse
 from service.runtime import runtime_of
 from service.stages import Progress
-from service.wire.exchange import Exchange
+from service.wire.exchange import MAX_TIMEOUT_SECONDS, Exchange
+from service.wire.negotiation import FORMATS, negotiated
 
 T = TypeVar("T")
 
@@ -24,12 +26,39 @@ FAILURES = (400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
 """The statuses that an evaluation can fail with."""
 
 TIMEOUT_HEADER = "x-request-timeout-ms"
-MAX_TIMEOUT_MS = 86_400_000
-"""The longest time a client can give an answer (milliseconds): a day."""
+MAX_TIMEOUT_MS = 1000 * MAX_TIMEOUT_SECONDS
 
 
-async def evaluate(request: Request, exchange: Exchange) -> Response:
-    """Answers a request on its wire; holds a permit until the answer is sent."""
+async def evaluate_as(request: Request, model: type[schemas.Request]) -> Response:
+    """Answers a request of one model in the formats that its headers name.
+
+    Raises:
+        UnreadBody: Accept excludes every format; and as `evaluate`.
+    """
+    content_type = request.headers.get("content-type", "")
+    accept = ",".join(request.headers.getlist("accept"))
+    try:
+        exchange = negotiated(content_type, accept, model, runtime_of(request).settings)
+    except ProbmapError as error:
+        raise UnreadBody(error) from None
+    return await evaluate(request, exchange, tuple(FORMATS))
+
+
+async def evaluate(
+    request: Request, exchange: Exchange, media_types: Sequence[str] | None = None
+) -> Response:
+    """Answers a request on its wire; holds a permit until the answer is sent.
+
+    Args:
+        request: its body is not read yet.
+        exchange: the request's.
+        media_types: what the wire reads, the first where nothing is said; None: anything.
+
+    Raises:
+        UnreadBody: the request is refused before its body is read to the end.
+        ProbmapError: the body is malformed, over a limit, or asks for what cannot be.
+        ClientDisconnect: the client left.
+    """
     runtime = runtime_of(request)
     progress = request.state.progress = Progress(request.state.arrived)
     try:
@@ -42,9 +71,9 @@ async def evaluate(request: Request, exchange: Exchange) -> Response:
             request.scope,
             request.receive,
             runtime.settings,
-            exchange.media_types,
             permit,
             runtime.transcode,
+            media_types=media_types,
         )
         work = answer(
             runtime,

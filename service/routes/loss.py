@@ -5,8 +5,7 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import LossAnswer
 from schemas.request import LossBody, LossRequest
 from service.documentation import answers, bodies
-from service.routes.evaluate import FAILURES, evaluate
-from service.wire.negotiation import negotiated
+from service.routes.evaluate import FAILURES, evaluate_as
 
 router = APIRouter(tags=["distributions"])
 
@@ -25,4 +24,4 @@ EXAMPLE = {
 )
 async def compute_losses(request: Request) -> Response:
     """Computes the loss of every row against its target, and the gradient by its logits."""
-    return await evaluate(request, negotiated(request, LossRequest))
+    return await evaluate_as(request, LossRequest)

@@ -5,8 +5,7 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import MapAnswer
 from schemas.request import MapBody, MapRequest
 from service.documentation import answers, bodies
-from service.routes.evaluate import FAILURES, evaluate
-from service.wire.negotiation import negotiated
+from service.routes.evaluate import FAILURES, evaluate_as
 
 router = APIRouter(tags=["distributions"])
 
@@ -25,4 +24,4 @@ EXAMPLE = {
 )
 async def map_logits(request: Request) -> Response:
     """Maps every row of logits to a probability distribution."""
-    return await evaluate(request, negotiated(request, MapRequest))
+    return await evaluate_as(request, MapRequest)

@@ -14,7 +14,7 @@ from service.runtime import runtime_of
 from service.wire.oip_decode import LOGITS
 from service.wire.oip_encode import VERSION
 from service.wire.oip_exchange import OipExchange
-from service.wire.oip_tensors import HEADER
+from service.wire.oip_header import HEADER
 
 router = APIRouter(tags=["open inference protocol"])
 

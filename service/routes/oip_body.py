@@ -16,16 +16,27 @@ MAX_BYTES = 64 << 10
 
 
 async def small_object(request: Request) -> dict[str, Any]:
-    """The object that a request's body is; an empty body is an empty one."""
+    """The object that a request's body is; an empty body is an empty one.
+
+    Raises:
+        UnreadBody: the body is too large or too slow, or compressed in a coding that is not read.
+        MalformedBody: it is not JSON, or no object.
+        TooLarge: it is too large once it is inflated.
+        ClientDisconnect: the client left.
+    """
     runtime = runtime_of(request)
     try:
         permit = runtime.admission.enter()
     except ProbmapError as error:
         raise UnreadBody(error) from None
     try:
-        limits = runtime.settings.model_copy(update={"max_body_bytes": MAX_BYTES})
         body = await read_body(
-            request.scope, request.receive, limits, None, permit, runtime.transcode
+            request.scope,
+            request.receive,
+            runtime.settings,
+            permit,
+            runtime.transcode,
+            most=MAX_BYTES,
         )
     finally:
         permit.release()

@@ -13,6 +13,7 @@ from service.version import release
 from service.wire.oip_encode import VERSION
 from service.wire.oip_fields import flag_at, only
 from service.wire.oip_models import configuration, metadata
+from service.wire.oip_statistics import shown_statistics
 
 router = APIRouter(tags=["open inference protocol"], responses=problems(404))
 
@@ -47,9 +48,10 @@ async def server_metadata(request: Request) -> Response:
 
 @router.get("/v2/models/stats")
 async def all_statistics(request: Request) -> Response:
-    """Counts what was computed of every mapping since the start."""
+    """Counts what was asked of every mapping since the start."""
     counted = runtime_of(request).statistics
-    return json_response({"model_stats": [counted.of(name, VERSION) for name in MAPPINGS]})
+    shown = [shown_statistics(name, counted.of(name)) for name in MAPPINGS]
+    return json_response({"model_stats": shown})
 
 
 @router.get("/v2/models/{name}")
@@ -79,9 +81,10 @@ async def model_configuration(name: str, version: str = VERSION) -> Response:
 @router.get("/v2/models/{name}/stats")
 @router.get("/v2/models/{name}/versions/{version}/stats")
 async def model_statistics(request: Request, name: str, version: str = VERSION) -> Response:
-    """Counts what was computed of a mapping since the start."""
+    """Counts what was asked of a mapping since the start."""
     model_of(name, version)
-    return json_response({"model_stats": [runtime_of(request).statistics.of(name, version)]})
+    shown = shown_statistics(name, runtime_of(request).statistics.of(name))
+    return json_response({"model_stats": [shown]})
 
 
 @router.post("/v2/repository/index")

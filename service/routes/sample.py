@@ -5,8 +5,7 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import SampleAnswer
 from schemas.request import SampleBody, SampleRequest
 from service.documentation import answers, bodies
-from service.routes.evaluate import FAILURES, evaluate
-from service.wire.negotiation import negotiated
+from service.routes.evaluate import FAILURES, evaluate_as
 
 router = APIRouter(tags=["distributions"])
 
@@ -27,4 +26,4 @@ EXAMPLE = {
 )
 async def sample_tokens(request: Request) -> Response:
     """Draws tokens from the distribution of every row, reproducibly from a seed."""
-    return await evaluate(request, negotiated(request, SampleRequest))
+    return await evaluate_as(request, SampleRequest)

@@ -12,7 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from schemas.errors import InvalidRequest, shortened
 from service.settings import Settings
-from service.wire.logits_limit import check_logits
+from service.wire.limits import check_logits
 from service.wire.numbers import Numbers
 
 DTYPES = {
@@ -49,7 +49,9 @@ def read_logits(column: Any, settings: Settings) -> tuple[Tensor, list[int] | No
     check_logits(rows, 0, settings)
     _refuse_null(column, "logits", "leave it out, or mask single classes")
     lengths = _lengths(column)
-    longest = int(lengths.max(initial=0))
+    # A batch of no rows still has the classes of its schema.
+    least = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
+    longest = int(lengths.max(initial=least))
     check_logits(rows, longest, settings)
     if rows and not lengths.all():
         row = int(lengths.argmin())
@@ -58,7 +60,6 @@ def read_logits(column: Any, settings: Settings) -> tuple[Tensor, list[int] | No
     values = column.flatten()
     flat = _with_masks(values) if values.null_count else from_dlpack(values)
     if rows * longest == len(flat):
-        # No row has a class; to answer as if each had many would take room for nothing.
         return flat.reshape(rows, max(1, longest)), None
     logits = flat.new_full((rows, longest), -math.inf)
     logits[torch.arange(longest) < torch.from_numpy(lengths).unsqueeze(-1)] = flat

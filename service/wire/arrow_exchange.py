@@ -1,6 +1,5 @@
 """One batch of an Arrow stream and its answer."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from service.wire.arrow_answer import answer_batch, answer_schema, failed_batch
 from service.wire.arrow_framing import MEDIA_TYPE, PREFIX_BYTES, metadata_bytes, read_head
 from service.wire.arrow_request import ArrowRequest
 from service.wire.exchange import Encoded
-from service.wire.output_limit import check_output, smaller
+from service.wire.limits import check_answer
 
 LARGE_BYTES = 4 << 10
 """Parts of a message from this length on (bytes) are sent from where they lie."""
@@ -49,7 +48,6 @@ class ArrowAnswers:
 class ArrowExchange:
     """One batch and its answer."""
 
-    media_types: Sequence[str] | None = (MEDIA_TYPE,)
     timeout_seconds: float | None = None
     beside_bytes: int = 0
 
@@ -72,18 +70,17 @@ class ArrowExchange:
         except (pa.ArrowException, OSError):
             raise MalformedBody("the batch is not one of its stream's schema") from None
         self._note(batch.num_rows)
-        return asked.job(batch)
+        job = asked.job(batch)
+        check_answer(job.request, job.rows, job.classes, self._settings, is_text=False)
+        return job
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
-        """About how long the answer's message will be, beside what the evaluation holds (bytes)."""
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much `encode` writes that is not there yet (bytes)."""
         # Where rows differ in length, what is behind their ends is left out of a copy.
         return job.answer_bytes if job.lengths is not None else 0
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The message of the answer."""
-        if evaluation.support is not None:
-            listed = 3 * evaluation.support.indices.numel()
-            check_output(listed, self._settings, smaller(job.request))
         batch = answer_batch(job, evaluation, self._answers.schema)
         return Encoded(self._answers.message(batch), MEDIA_TYPE)
 

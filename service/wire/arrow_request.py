@@ -19,10 +19,9 @@ from service.wire.arrow_framing import PREFIX_BYTES, malformed, read_head
 from service.wire.field_places import place_of
 from service.wire.json_decode import job_with
 from service.wire.jsonl import taken_operation
-from service.wire.logits_limit import check_logits
+from service.wire.limits import check_answer, check_logits
 from service.wire.number_arrays import parse
 from service.wire.numbers import Numbers
-from service.wire.output_limit import check_output, smaller
 
 REQUEST = "probmap"
 """The key of the schema's metadata that holds the request's fields, as JSON."""
@@ -82,8 +81,7 @@ class ArrowRequest:
             reason = f"{lost[0]} fits no column; ask for it as JSON or as safetensors"
             raise InvalidRequest.at(("outputs",), reason)
         if self.classes is not None:
-            numbers = self.request.dense_numbers(1, self.classes)
-            check_output(numbers, settings, smaller(self.request))
+            check_answer(self.request, 1, self.classes, settings, is_text=False)
 
     def job(self, batch: Any) -> Job:
         """The job that a batch of the schema asks for."""

@@ -7,6 +7,9 @@ from typing import Protocol
 from mappings.evaluation import Evaluation
 from service.engine.job import Job
 
+MAX_TIMEOUT_SECONDS = 86_400
+"""The longest time that a request can give its answer (seconds): a day."""
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -34,14 +37,11 @@ class Exchange(Protocol):
     """One request and its answer, on one wire; made anew for each request.
 
     Attributes:
-        media_types: what the wire reads; the first is assumed of a body without Content-Type.
-            None: whatever the header says.
         timeout_seconds: the time the request's body gave its answer; None: none, or not known
             before `decode`.
         beside_bytes: what `decode` may read that is not in the body (bytes).
     """
 
-    media_types: Sequence[str] | None
     timeout_seconds: float | None
     beside_bytes: int
 
@@ -52,8 +52,8 @@ class Exchange(Protocol):
             ProbmapError: the body is malformed, over a limit, or asks for what cannot be.
         """
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
-        """About how long the answer's body will be (bytes)."""
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much `encode` writes that is not there yet (bytes)."""
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The body of the answer; may run on any thread.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from schemas.errors import InvalidRequest, Loc, path
 from service.settings import Settings
-from service.wire.logits_limit import check_logits
+from service.wire.limits import check_logits
 from service.wire.numbers import Numbers, numbers
 
 

@@ -13,10 +13,6 @@ from service.settings import Settings
 from service.wire.json_arrays import read_logits, read_targets, read_vector
 from service.wire.number_arrays import parse
 from service.wire.numbers import Numbers
-from service.wire.output_limit import check_output, smaller
-
-MEDIA_TYPES = ("application/json",)
-"""What a JSON route reads."""
 
 MAX_DEPTH = 4
 """How deep in a request arrays can be of use (a count): in a processor, that is in a list."""
@@ -32,7 +28,11 @@ def decode(body: bytearray, model: type[Request], settings: Settings) -> Job:
 
 
 def job_of(document: object, model: type[Request], settings: Settings) -> Job:
-    """The job that a parsed JSON document asks for."""
+    """The job that a parsed JSON document asks for.
+
+    Raises:
+        ProbmapError: the document is over a limit, or asks for what cannot be.
+    """
     if not isinstance(document, dict):
         raise InvalidRequest.at((), 'the body should be an object: {"logits": …, "mapping": …}')
     if "logits" not in document:
@@ -57,6 +57,11 @@ def job_with(
             Jacobian's vector tensors that are checked already.
         model: the kind of request.
         settings: the limits.
+
+    Raises:
+        InvalidRequest: the fields are none of a request, or do not fit the logits.
+        InvalidParameter: a parameter is out of its bounds, or does not fit the logits.
+        TooLarge: an array is over a limit.
     """
     rows, longest = logits.shape
     widths = [longest] * rows if lengths is None else lengths
@@ -67,7 +72,6 @@ def job_with(
     if isinstance(asked, dict) and not isinstance(asked.get("vector"), Tensor | None):
         document["jacobian"] = {**asked, "vector": read_vector(asked["vector"], widths, settings)}
     request = seeded(read_request(model, _with_arrays(document), widths=widths))
-    check_output(request.dense_numbers(rows, longest), settings, smaller(request))
     return Job(logits, request, lengths, settings.max_output_elements)
 
 

@@ -11,10 +11,10 @@ from service.engine.job import Job
 from service.settings import Settings
 from service.wire.json_derivatives import write_gradients, write_jacobian
 from service.wire.json_text import SLICE_NUMBERS, JsonText
-from service.wire.output_limit import check_output, smaller
+from service.wire.limits import check_numbers
 
 
-def answer_bytes(evaluation: Evaluation) -> int:
+def written_bytes(evaluation: Evaluation) -> int:
     """About how long an answer's JSON will be (bytes)."""
     values = [getattr(evaluation, name) for name in OUTPUTS]
     dense = sum(value.numel() for value in values if isinstance(value, Tensor))
@@ -33,7 +33,7 @@ def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes]:
     """
     request, support = job.request, evaluation.support
     if support is not None:
-        check_output(3 * support.indices.numel(), settings, smaller(request))
+        check_numbers(3 * support.indices.numel(), request, settings)
     blank = frozenset(row for row, text in enumerate(evaluation.status) if text != VALID)
     text = JsonText()
     text.raw(b'{"mapping":')

@@ -1,6 +1,5 @@
 """The JSON lines of a stream: a request a line, an answer a line."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -14,7 +13,8 @@ from service.errors import problem
 from service.settings import Settings
 from service.wire.exchange import Encoded
 from service.wire.json_decode import job_of
-from service.wire.json_encode import answer_bytes, encode
+from service.wire.json_encode import encode, written_bytes
+from service.wire.limits import check_answer
 from service.wire.number_arrays import parse
 
 MEDIA_TYPES = ("application/x-ndjson", "application/jsonl")
@@ -39,7 +39,6 @@ class LineExchange:
         id: what the line calls itself; None: nothing, or not known before `decode`.
     """
 
-    media_types: Sequence[str] | None = MEDIA_TYPES
     timeout_seconds: float | None = None
     beside_bytes: int = 0
 
@@ -54,11 +53,13 @@ class LineExchange:
         if not isinstance(document, dict):
             raise InvalidRequest.at((), 'a line should be an object: {"logits": …, "mapping": …}')
         self.id = _checked_id(document.pop("id", None))
-        return job_of(document, taken_operation(document), self._settings)
+        job = job_of(document, taken_operation(document), self._settings)
+        check_answer(job.request, job.rows, job.classes, self._settings, is_text=True)
+        return job
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
         """About how long the answer's line will be (bytes)."""
-        return answer_bytes(evaluation)
+        return written_bytes(evaluation)
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The answer's line, without a line break."""

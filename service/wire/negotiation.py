@@ -1,67 +1,112 @@
 """Which formats a request and its answer are in: Content-Type says the one, Accept the other."""
 
 from collections.abc import Callable, Sequence
-
-from fastapi import Request as HttpRequest
+from dataclasses import dataclass
 
 from mappings.evaluation import Evaluation
 from schemas.request import Request
-from service.body import UnreadBody
 from service.engine.job import Job
 from service.errors import NotAcceptable
-from service.runtime import runtime_of
 from service.settings import Settings
-from service.wire.exchange import Encoded, Exchange
-from service.wire.json_exchange import JsonExchange
-from service.wire.safetensors_decode import MEDIA_TYPE
-from service.wire.safetensors_exchange import SafetensorsExchange
+from service.wire import json_decode, json_encode, safetensors_decode, safetensors_encode
+from service.wire.exchange import Encoded
+from service.wire.limits import check_answer
+from service.wire.preferences import preferences
 
-FORMATS: dict[str, Callable[[type[Request], Settings], Exchange]] = {
-    "application/json": JsonExchange,
-    MEDIA_TYPE: SafetensorsExchange,
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of requests and of answers.
+
+    Attributes:
+        media_type: its name.
+        is_text: whether numbers are written as text.
+        decode: the job that a body asks for.
+        written_bytes: about how much `encode` writes that is not there yet (bytes).
+        encode: the body of an answer, in parts.
+    """
+
+    media_type: str
+    is_text: bool
+    decode: Callable[[bytearray, type[Request], Settings], Job]
+    written_bytes: Callable[[Evaluation], int]
+    encode: Callable[[Job, Evaluation, Settings], Sequence[bytes | memoryview]]
+
+
+FORMATS = {
+    found.media_type: found
+    for found in (
+        Format(
+            "application/json",
+            True,
+            json_decode.decode,
+            json_encode.written_bytes,
+            json_encode.encode,
+        ),
+        Format(
+            safetensors_decode.MEDIA_TYPE,
+            False,
+            safetensors_decode.decode,
+            safetensors_encode.written_bytes,
+            safetensors_encode.encode,
+        ),
+    )
 }
-"""The formats of a request and of its answer; the first is the one assumed."""
+"""Those there are, by media type; the first is the one assumed."""
 
 
 class NegotiatedExchange:
     """A request in one format, and its answer in another or the same."""
 
-    media_types: Sequence[str] | None = tuple(FORMATS)
     timeout_seconds: float | None = None
     beside_bytes: int = 0
 
-    def __init__(self, reader: Exchange, writer: Exchange) -> None:
+    def __init__(
+        self, model: type[Request], reader: Format, writer: Format, settings: Settings
+    ) -> None:
+        self._model = model
         self._reader = reader
         self._writer = writer
+        self._settings = settings
 
     def decode(self, body: bytearray) -> Job:
         """The job that a body asks for."""
-        return self._reader.decode(body)
+        settings, is_text = self._settings, self._writer.is_text
+        job = self._reader.decode(body, self._model, settings)
+        check_answer(job.request, job.rows, job.classes, settings, is_text=is_text)
+        return job
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
-        """About how long the answer's body will be (bytes)."""
-        return self._writer.answer_bytes(job, evaluation)
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much `encode` writes that is not there yet (bytes)."""
+        return self._writer.written_bytes(evaluation)
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The body of the answer."""
-        return self._writer.encode(job, evaluation)
+        parts = self._writer.encode(job, evaluation, self._settings)
+        return Encoded(parts, self._writer.media_type)
 
 
-def negotiated(request: HttpRequest, model: type[Request]) -> NegotiatedExchange:
+def negotiated(
+    content_type: str, accept: str, model: type[Request], settings: Settings
+) -> NegotiatedExchange:
     """The exchange that a request's headers ask for.
 
+    Args:
+        content_type: the header of this name; who reads the body refuses what is in no format.
+        accept: the header of this name; empty accepts anything.
+        model: the kind of request.
+        settings: the limits.
+
     Raises:
-        UnreadBody: Accept excludes every format that there is.
+        NotAcceptable: Accept excludes every format that there is.
     """
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # Reading the body refuses what is in no format known.
+    given = content_type.partition(";")[0].strip().lower()
     body = given if given in FORMATS else next(iter(FORMATS))
-    answer = accepted(",".join(request.headers.getlist("accept")), body)
+    answer = accepted(accept, body)
     if answer is None:
         formats = " or ".join(FORMATS)
-        raise UnreadBody(NotAcceptable(f"the answer can be {formats}; Accept excludes both"))
-    settings = runtime_of(request).settings
-    return NegotiatedExchange(FORMATS[body](model, settings), FORMATS[answer](model, settings))
+        raise NotAcceptable(f"the answer can be {formats}; Accept excludes both")
+    return NegotiatedExchange(model, FORMATS[body], FORMATS[answer], settings)
 
 
 def accepted(accept: str, body: str) -> str | None:
@@ -74,20 +119,10 @@ def accepted(accept: str, body: str) -> str | None:
         accept: the Accept header; empty accepts anything.
         body: the format of the request's body.
     """
-    ranges = [_range(part) for part in accept.split(",") if part.strip()] or [("*/*", 1.0)]
+    ranges = preferences(accept) or [("*/*", 1.0)]
     ranked = [(*_rank(name, ranges), name == body, name) for name in FORMATS]
     quality, _, _, name = max(ranked, key=lambda rank: rank[:3])
     return name if quality > 0 else None
-
-
-def _range(part: str) -> tuple[str, float]:
-    """A media range and its quality; one that cannot be read excludes nothing else."""
-    media_range, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
-    try:
-        return media_range, min(1.0, max(0.0, float(quality)))
-    except ValueError:
-        return media_range, 0.0
 
 
 def _rank(name: str, ranges: Sequence[tuple[str, float]]) -> tuple[float, int]:

@@ -1,5 +1,6 @@
 """The Open Inference Protocol's way in: bodies to jobs."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,15 +16,14 @@ from service.engine.job import Job
 from service.errors import MalformedBody
 from service.settings import Settings
 from service.wire.json_decode import seeded
-from service.wire.logits_limit import check_logits
+from service.wire.limits import check_logits, check_numbers
 from service.wire.number_arrays import parse
 from service.wire.oip_datatypes import DATATYPES, FLOATING
 from service.wire.oip_fields import refuse
+from service.wire.oip_header import HEADER
 from service.wire.oip_message import InputTensor, Message, message_of
-from service.wire.oip_outputs import DRAWN as DRAWN_OUTPUTS
-from service.wire.oip_outputs import chosen, evaluated, limited_numbers
-from service.wire.oip_tensors import HEADER, Tensors
-from service.wire.output_limit import check_output, smaller
+from service.wire.oip_outputs import DRAWN, chosen, counted_numbers, evaluated
+from service.wire.oip_tensors import Tensors
 from service.wire.shared_memory import Regions
 
 LOGITS = "logits"
@@ -40,8 +40,8 @@ the temperature is the mapping's own, which divides the same logits by the same 
 REQUEST_FIELDS = ("seed", "samples", "replacement", "support_limit", "invalid_rows")
 """Parameters that are the request's, not the mapping's."""
 
-DRAWN = ("seed", "samples", "replacement")
-"""Those that only a request for tokens has."""
+DRAWING = ("seed", "samples", "replacement")
+"""Those that only a request for tokens has, and that ask for them."""
 
 
 def decode(
@@ -51,7 +51,7 @@ def decode(
     settings: Settings,
     regions: Regions,
 ) -> tuple[Job, Message]:
-    """The job that a body asks for, and what else it says.
+    """The job that a body asks for, and what else it says, with the outputs to answer.
 
     Args:
         body: the whole of it; the job's logits are a view of it where they can be.
@@ -72,9 +72,11 @@ def decode(
     rows, classes = _checked_shape(message, settings)
     given = _given(message, tensors, mapping, rows)
     own = {*mapping.model_fields, *ALIASES} - {"name"}
-    request = _request(given, message, mapping, own, [classes] * rows)
-    numbers = limited_numbers(message, request, rows, classes)
-    check_output(numbers, settings, smaller(request))
+    is_drawn = any(name in given and name not in own for name in DRAWING)
+    message = replace(message, outputs=chosen(message, is_drawn=is_drawn))
+    request = _request(given, message, mapping, own, [classes] * rows, is_drawn=is_drawn)
+    numbers = counted_numbers(message.outputs, request, rows, classes)
+    check_numbers(numbers, request, settings)
     job = Job(tensors[LOGITS], request, None, settings.max_output_elements)
     for output in message.outputs.values():
         if output.shared is not None:
@@ -145,6 +147,8 @@ def _request(
     mapping: type[Mapping],
     own: set[str],
     widths: list[int],
+    *,
+    is_drawn: bool,
 ) -> Request:
     """The request that parameters, inputs and outputs make."""
     unknown = [name for name in message.parameters if name not in {*own, *CHAIN, *REQUEST_FIELDS}]
@@ -156,15 +160,12 @@ def _request(
     is_chain = any(name in values for name in CHAIN if name not in own)
     steps = [name for name in CHAIN if is_chain and name in values]
     fields_of = {name: value for name, value in values.items() if name in own and name not in steps}
-    draws = [name for name in DRAWN if name in values and name not in own]
-    outputs = chosen(message.outputs, is_drawn=bool(draws))
-    wanted = evaluated(outputs)
-    is_drawn = bool(draws) or not {*DRAWN_OUTPUTS}.isdisjoint(outputs)
-    model: type[Request] = SampleRequest if is_drawn else MapRequest
+    is_sample = is_drawn or not message.outputs.keys().isdisjoint(DRAWN)
+    model: type[Request] = SampleRequest if is_sample else MapRequest
     document: dict[str, Any] = {
         "mapping": {**fields_of, "name": about},
         "processors": [{"name": CHAIN[name][0], CHAIN[name][1]: values[name]} for name in steps],
-        "outputs": list(wanted),
+        "outputs": list(evaluated(message.outputs)),
     }
     for name in REQUEST_FIELDS:
         if name in values and name in model.model_fields:

@@ -13,12 +13,12 @@ from service.errors import InvalidSharedMemory
 from service.settings import Settings
 from service.wire.exchange import Encoded
 from service.wire.json_text import JsonText
+from service.wire.limits import check_numbers
 from service.wire.oip_classification import classification
 from service.wire.oip_datatypes import BYTES, NAMES
+from service.wire.oip_header import HEADER
 from service.wire.oip_message import Message, RequestedOutput
-from service.wire.oip_outputs import PROBABILITIES, STATUS, chosen, value_of
-from service.wire.oip_tensors import HEADER
-from service.wire.output_limit import check_output, smaller
+from service.wire.oip_outputs import PROBABILITIES, STATUS, value_of
 from service.wire.shared_memory import Regions
 
 VERSION = "1"
@@ -51,10 +51,10 @@ class _Answer:
         self.text.raw(b',"parameters":{"binary_data_size":%d}}' % _bytes_of(parts))
 
 
-def answer_bytes(message: Message, job: Job, evaluation: Evaluation) -> int:
-    """About how much is written besides what the evaluation already holds (bytes)."""
+def written_bytes(message: Message, job: Job, evaluation: Evaluation) -> int:
+    """About how much of an answer is not the evaluation's own memory (bytes)."""
     total = 0
-    for output in outputs_of(message, job):
+    for output in message.outputs.values():
         if output.name == STATUS:
             total += JSON_BYTES * job.rows
             continue
@@ -66,13 +66,6 @@ def answer_bytes(message: Message, job: Job, evaluation: Evaluation) -> int:
         elif not output.is_binary:
             total += JSON_BYTES * value.numel()
     return total
-
-
-def outputs_of(message: Message, job: Job) -> list[RequestedOutput]:
-    """What to answer, in order."""
-    names = chosen(message.outputs, is_drawn=isinstance(job.request, SampleRequest))
-    plain = {name: RequestedOutput((), name, message.is_binary) for name in names}
-    return [message.outputs.get(name, plain[name]) for name in names]
 
 
 def encode(
@@ -91,10 +84,10 @@ def encode(
     if isinstance(job.request, SampleRequest) and not isinstance(job.request.seed, list):
         head["parameters"] = {"seed": job.request.seed}
     answer.text.raw(orjson.dumps(head)[:-1] + b',"outputs":[')
-    outputs = outputs_of(message, job)
-    written = [one for one in outputs if one.name.startswith("support_p") or "indices" in one.name]
-    listed = [value_of(one.name, evaluation) for one in written if not one.is_binary]
-    check_output(sum(one.numel() for one in listed), settings, smaller(job.request))
+    outputs = message.outputs.values()
+    as_text = [one for one in outputs if one.is_text and one.classes is None]
+    numbers = sum(value_of(one.name, evaluation).numel() for one in as_text)
+    check_numbers(numbers, job.request, settings)
     for output in outputs:
         if output.name == STATUS:
             texts = [text.encode() for text in evaluation.status]
@@ -132,7 +125,7 @@ def _write_texts(
     answer: _Answer, output: RequestedOutput, texts: list[bytes], shape: list[int], regions: Regions
 ) -> None:
     answer.head(output.name, BYTES, shape)
-    if output.shared is None and not output.is_binary:
+    if output.is_text:
         answer.text.raw(b',"data":')
         answer.text.value([text.decode() for text in texts])
         answer.text.raw(b"}")

@@ -1,23 +1,20 @@
 """The Open Inference Protocol's wire: one request to one model, and its answer."""
 
-from collections.abc import Sequence
-
 from mappings.base import Mapping
 from mappings.evaluation import Evaluation
 from service.engine.job import Job
 from service.settings import Settings
 from service.wire.exchange import Encoded
 from service.wire.oip_decode import decode
-from service.wire.oip_encode import answer_bytes, encode
+from service.wire.oip_encode import encode, written_bytes
+from service.wire.oip_header import json_length
 from service.wire.oip_message import Message
-from service.wire.oip_tensors import json_length
 from service.wire.shared_memory import Regions
 
 
 class OipExchange:
     """A request to a mapping as JSON, as JSON with tensors behind it, or as one row of FP32."""
 
-    media_types: Sequence[str] | None = None
     timeout_seconds: float | None = None
 
     def __init__(
@@ -50,10 +47,10 @@ class OipExchange:
         """Whether the body was understood."""
         return self._message is not None
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
-        """About how much is written besides what the evaluation already holds (bytes)."""
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much `encode` writes that is not there yet (bytes)."""
         assert self._message is not None
-        return answer_bytes(self._message, job, evaluation)
+        return written_bytes(self._message, job, evaluation)
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The answer."""

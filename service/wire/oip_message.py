@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import Loc, shortened
+from service.wire.exchange import MAX_TIMEOUT_SECONDS
 from service.wire.oip_datatypes import DATATYPES, Datatype
 from service.wire.oip_fields import (
     count_at,
@@ -22,8 +23,8 @@ RESERVED = ("sequence_id", "sequence_start", "sequence_end", "priority", "header
 TRITON = "triton_"
 """How other reserved parameters begin."""
 
-MAX_TIMEOUT_SECONDS = 86_400.0
-"""The longest time that a timeout can give (seconds): a day."""
+MICROSECONDS = 1_000_000
+"""How many of a timeout are a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class InputTensor:
 
     Attributes:
         loc: where in the request it stands.
+        name: what it stands for: the logits, or a field of one value a row or a class.
+        datatype: of its items.
+        shape: its dimensions (a count each), one or two of them.
         binary_bytes: its items are this many bytes of the body behind the JSON.
         shared: they are in a shared memory region.
         data: they are JSON.
@@ -66,6 +70,8 @@ class RequestedOutput:
     """An output that was asked for.
 
     Attributes:
+        loc: where in the request it stands; empty: it was not asked for, but is a default.
+        name: of one of the model's outputs.
         is_binary: whether it is answered behind the JSON, or in it.
         classes: how many of the largest to answer as texts; None: the tensor itself.
         shared: where to write it instead.
@@ -77,6 +83,11 @@ class RequestedOutput:
     classes: int | None = None
     shared: SharedRange | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its items are written in the JSON."""
+        return not self.is_binary and self.shared is None
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -85,7 +96,7 @@ class Message:
     Attributes:
         id: what the client calls it; echoed.
         inputs: by name.
-        outputs: by name, in order; empty: the default ones.
+        outputs: by name, in order; empty: none was asked for.
         parameters: those that concern the mapping.
         is_binary: how outputs are answered that do not say.
         timeout_seconds: the time given for the answer; None: any.
@@ -100,7 +111,11 @@ class Message:
 
 
 def message_of(document: object) -> Message:
-    """A parsed request; raises MalformedBody."""
+    """A parsed request.
+
+    Raises:
+        MalformedBody: it breaks a rule of the protocol.
+    """
     if not isinstance(document, dict):
         refuse((), 'the body should be an object: {"inputs": [{"name": "logits", …}]}')
     only(document, ("inputs", "outputs", "parameters", "id", "model_name", "model_version"), ())
@@ -108,6 +123,9 @@ def message_of(document: object) -> Message:
     loc = ("parameters", "binary_data_output")
     is_binary = flag_at(parameters.pop("binary_data_output", False), loc)
     timeout = count_at(parameters.pop("timeout", 0), ("parameters", "timeout"))
+    if timeout > MICROSECONDS * MAX_TIMEOUT_SECONDS:
+        most = f"{MICROSECONDS * MAX_TIMEOUT_SECONDS:,}"
+        refuse(("parameters", "timeout"), f"should be at most {most} microseconds, a day")
     for name in [*parameters]:
         if name in RESERVED or name.startswith(TRITON):
             del parameters[name]
@@ -120,7 +138,7 @@ def message_of(document: object) -> Message:
         _outputs(document, is_binary),
         parameters,
         is_binary,
-        min(timeout / 1e6, MAX_TIMEOUT_SECONDS) if timeout else None,
+        timeout / MICROSECONDS if timeout else None,
     )
 
 

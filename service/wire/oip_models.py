@@ -15,7 +15,7 @@ from service.wire.oip_outputs import OUTPUT_KINDS
 
 PLATFORM = "probmap"
 
-DATATYPES = {"integer": "INT64", "number": "FP64", "boolean": "BOOL", "string": "BYTES"}
+PARAMETER_DATATYPES = {"integer": "INT64", "number": "FP64", "boolean": "BOOL", "string": "BYTES"}
 """The datatype in which a parameter of each type is best sent."""
 
 SEED = "UINT64"
@@ -56,7 +56,7 @@ def model_inputs(mapping: type[Mapping]) -> Iterator[ModelInput]:
 
 
 def _datatype(parameter: ParameterDescription) -> str:
-    return SEED if parameter.name == "seed" else DATATYPES[parameter.type]
+    return SEED if parameter.name == "seed" else PARAMETER_DATATYPES[parameter.type]
 
 
 @cache

@@ -1,6 +1,6 @@
 """The outputs of the Open Inference Protocol: their names, datatypes, shapes and values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 
@@ -68,38 +68,46 @@ TEXT_NUMBERS = 4
 """How many numbers a class written as a text is as much work as (a count)."""
 
 
-def chosen(asked: Dict[str, RequestedOutput], *, is_drawn: bool) -> tuple[str, ...]:
-    """The names of the outputs to answer: those asked for, or the default ones."""
-    unknown = [name for name in asked if name not in OUTPUT_KINDS]
+def chosen(message: Message, *, is_drawn: bool) -> dict[str, RequestedOutput]:
+    """The outputs to answer, by name and in order: those asked for, or the default ones.
+
+    Args:
+        message: what was sent.
+        is_drawn: whether tokens are among the default ones.
+
+    Raises:
+        InvalidRequest: an output is none of the model's.
+        MalformedBody: a classification is asked of an output that can have none.
+    """
+    unknown = [name for name in message.outputs if name not in OUTPUT_KINDS]
     if unknown:
         raise unknown_fields(unknown, tuple(OUTPUT_KINDS), ("outputs",), "the model")
-    for name, output in asked.items():
+    for name, output in message.outputs.items():
         if output.classes is not None and name != PROBABILITIES:
             refuse(output.loc, f"has a classification, which only {PROBABILITIES} can have")
-    return tuple(asked) or ((PROBABILITIES, *DRAWN) if is_drawn else (PROBABILITIES,))
+    defaults = (PROBABILITIES, *DRAWN) if is_drawn else (PROBABILITIES,)
+    plain = {name: RequestedOutput((), name, message.is_binary) for name in defaults}
+    return message.outputs or plain
 
 
-def limited_numbers(message: Message, request: Request, rows: int, classes: int) -> int:
+def counted_numbers(
+    outputs: Dict[str, RequestedOutput], request: Request, rows: int, classes: int
+) -> int:
     """The numbers of an answer that its limit counts, as far as the request tells.
 
-    Those are the numbers written as text, and the tokens; what is binary and as large as the
-    logits is bounded with them.
+    As in the other formats: what is written as text, and in binary what can be larger than the
+    logits.
     """
     per_row = 0
-    draws = request.draws()
-    if draws is not None:
-        per_row += 2 * draws.samples
-    plain = () if message.outputs or message.is_binary else (PROBABILITIES,)
-    for name in (*plain, *(one.name for one in message.outputs.values() if not one.is_binary)):
-        output = message.outputs.get(name)
-        if output is not None and output.classes is not None:
+    for name, output in outputs.items():
+        if output.classes is not None:
             per_row += TEXT_NUMBERS * min(output.classes, classes)
-        elif name in (PROBABILITIES, "log_probabilities") and not (output and output.shared):
+        elif output.is_text and name in (PROBABILITIES, "log_probabilities"):
             per_row += classes
-    return rows * per_row
+    return request.further_numbers(rows, classes) + rows * per_row
 
 
-def evaluated(names: tuple[str, ...]) -> tuple[Output, ...]:
+def evaluated(names: Iterable[str]) -> tuple[Output, ...]:
     """What is to be evaluated for some outputs, each once."""
     return tuple(dict.fromkeys(OUTPUT_KINDS[name].needs for name in names))
 

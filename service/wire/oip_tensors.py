@@ -14,11 +14,9 @@ from service.wire.aligned import aligned
 from service.wire.numbers import Numbers, numbers
 from service.wire.oip_datatypes import Datatype
 from service.wire.oip_fields import refuse
+from service.wire.oip_header import HEADER
 from service.wire.oip_message import InputTensor
 from service.wire.shared_memory import Regions
-
-HEADER = "Inference-Header-Content-Length"
-"""Says how many bytes of a body are JSON; what follows are tensors."""
 
 
 class Tensors:
@@ -75,7 +73,11 @@ class Tensors:
         }
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor of an input, in its shape."""
+        """The tensor of an input, in its shape.
+
+        Raises:
+            InvalidSharedMemory: its region is not there, or not as large as it should be.
+        """
         given = self._inputs[name]
         count = prod(given.shape)
         if given.shared is not None:
@@ -141,28 +143,3 @@ def _converted(found: Numbers, given: InputTensor, datatype: Datatype) -> Tensor
     if np.isinf(held).sum() != np.isinf(values).sum():
         refuse(loc, f"has a number that {datatype.name} cannot hold")
     return torch.from_numpy(held)
-
-
-def json_length(headers: list[str], body_bytes: int) -> int | None:
-    """What the header says of the length of the JSON (bytes); None: it is not there.
-
-    Args:
-        headers: every value that it was given.
-        body_bytes: the length of the body.
-
-    Raises:
-        MalformedBody: it is no number, more than the body has, or given twice.
-    """
-    if not headers:
-        return None
-    text = headers[0]
-    if len(headers) > 1:
-        raise MalformedBody(f"the header {HEADER} is given {len(headers)} times; give it once")
-    if not text.isascii() or not text.isdecimal():
-        raise MalformedBody(f"the header {HEADER} should be a number of bytes, in digits alone")
-    if len(text) > 19 or int(text) > body_bytes:
-        raise MalformedBody(
-            f"the header {HEADER} should be at most the length of the body, which is "
-            f"{body_bytes:,} bytes"
-        )
-    return int(text)

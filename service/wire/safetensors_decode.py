@@ -1,6 +1,5 @@
 """The safetensors wire's way in: bodies to jobs."""
 
-import torch
 from torch import Tensor
 
 from schemas.errors import InvalidRequest
@@ -10,7 +9,7 @@ from service.errors import MalformedBody
 from service.settings import Settings
 from service.wire.field_places import Fields
 from service.wire.json_decode import job_with
-from service.wire.logits_limit import check_logits
+from service.wire.limits import check_logits
 from service.wire.number_arrays import parse
 from service.wire.safetensors_fields import add_tensors
 from service.wire.safetensors_header import contents
@@ -61,8 +60,7 @@ def _logits(logits: Tensor, settings: Settings) -> Tensor:
     rows, classes = logits.shape if logits.ndim == 2 else (min(1, len(logits)), len(logits))
     check_logits(rows, classes, settings)
     if rows == 0:
-        # No row has a class; to answer as if each had many would take room for nothing.
-        return torch.empty(0, 1, dtype=logits.dtype)
+        return logits.reshape(0, max(1, classes))
     if classes == 0:
         raise InvalidRequest.at(("logits", 0), "logits[0] has no class; give at least 1 a row")
     return logits.reshape(rows, classes)

@@ -11,7 +11,6 @@ from mappings.support import Support
 from schemas.request import SampleRequest
 from service.engine.job import Job
 from service.settings import Settings
-from service.wire.output_limit import check_output, smaller
 from service.wire.safetensors_header import DTYPES, LENGTH_BYTES, METADATA
 
 ANSWER = "answer"
@@ -20,20 +19,16 @@ ANSWER = "answer"
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def answer_bytes(job: Job, evaluation: Evaluation) -> int:
-    """About how long an answer's body will be (bytes)."""
-    return sum(tensor.nbytes for _, tensor in named_tensors(job, evaluation))
+def written_bytes(evaluation: Evaluation) -> int:
+    """About how much of an answer's body is not the evaluation's own memory (bytes)."""
+    found = evaluation.jacobian
+    if found is None or found.indices is None or found.blocks is None:
+        return 0
+    return sum(part.nbytes for part in (*found.indices, *found.blocks))
 
 
 def encode(job: Job, evaluation: Evaluation, settings: Settings) -> list[bytes | memoryview]:
-    """The body of an answer, in parts: its header, then the tensors' own memory.
-
-    Raises:
-        TooLarge: the answer holds more numbers than the limit.
-    """
-    if evaluation.support is not None:
-        listed = 3 * evaluation.support.indices.numel()
-        check_output(listed, settings, smaller(job.request))
+    """The body of an answer, in parts: its header, then the tensors' own memory."""
     # The widest first: each then lies where its numbers can be read in place.
     tensors = sorted(named_tensors(job, evaluation), key=lambda named: -named[1].itemsize)
     header: dict[str, object] = {

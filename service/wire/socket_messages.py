@@ -4,7 +4,6 @@ Over HTTP a header says where a body's JSON ends and its tensors begin; here the
 do (unsigned, little-endian), in requests and in answers. The model is `model_name` in the JSON.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -17,7 +16,7 @@ from service.errors import MalformedBody, problem
 from service.settings import Settings
 from service.wire.exchange import Encoded
 from service.wire.oip_exchange import OipExchange
-from service.wire.oip_tensors import HEADER
+from service.wire.oip_header import HEADER
 from service.wire.shared_memory import Regions
 
 LENGTH_BYTES = 4
@@ -29,7 +28,6 @@ MEDIA_TYPE = "application/octet-stream"
 class SocketExchange:
     """A binary message and its answer."""
 
-    media_types: Sequence[str] | None = None
     timeout_seconds: float | None = None
 
     def __init__(self, settings: Settings, regions: Regions) -> None:
@@ -56,10 +54,10 @@ class SocketExchange:
         self.timeout_seconds = self._inner.timeout_seconds
         return job
 
-    def answer_bytes(self, job: Job, evaluation: Evaluation) -> int:
-        """About how long the answer will be (bytes)."""
+    def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
+        """About how much `encode` writes that is not there yet (bytes)."""
         assert self._inner is not None
-        return self._inner.answer_bytes(job, evaluation)
+        return self._inner.written_bytes(job, evaluation)
 
     def encode(self, job: Job, evaluation: Evaluation) -> Encoded:
         """The answer."""
