@@ -92,7 +92,8 @@ class Settings(BaseSettings):
     max_elements: Count = 1 << 26
     """Most logits in one request, rows × longest row (a count)."""
     max_output_elements: Count = 1 << 24
-    """Most numbers in one answer (a count)."""
+    """Most numbers in one answer (a count); outputs of one number a logit count only where they
+    are text: in binary the limits of the logits bound them."""
     max_inflight_bytes: Count = 1 << 30
     """Most memory that all requests together hold: bodies, logits and answers (bytes); beyond it
     they are answered 429, but for one that is alone."""
