@@ -74,7 +74,6 @@ SCHEMAS: dict[str, tuple[Any, int, str]] = {
     "nested lists": (asking(empty(pa.list_(FLOATS))), 422, "column of lists"),
     "no class": (asking(empty(pa.list_(pa.float32(), 0))), 422, "logits has no class"),
     "too many classes": (asking(empty(pa.list_(pa.float32(), 1 << 26))), 413, "--max-classes"),
-    "too large a row": (asking(empty(pa.list_(pa.float32(), 1 << 25))), 413, "support_limit"),
     "an unknown column": (asking(empty(FLOATS, alpha=pa.float32())), 422, "'alpha'"),
     "an unknown place": (asking(empty(FLOATS, **{"a.b": pa.int8()})), 422, "stands for nothing"),
     "a column of texts": (asking(empty(FLOATS, temperature=pa.string())), 422, "of numbers"),

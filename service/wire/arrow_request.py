@@ -19,7 +19,7 @@ from service.wire.arrow_framing import PREFIX_BYTES, malformed, read_head
 from service.wire.field_places import place_of
 from service.wire.json_decode import job_with
 from service.wire.jsonl import taken_operation
-from service.wire.limits import check_answer, check_logits
+from service.wire.limits import check_logits
 from service.wire.number_arrays import parse
 from service.wire.numbers import Numbers
 
@@ -80,8 +80,6 @@ class ArrowRequest:
         if lost:
             reason = f"{lost[0]} fits no column; ask for it as JSON or as safetensors"
             raise InvalidRequest.at(("outputs",), reason)
-        if self.classes is not None:
-            check_answer(self.request, 1, self.classes, settings, is_text=False)
 
     def job(self, batch: Any) -> Job:
         """The job that a batch of the schema asks for."""

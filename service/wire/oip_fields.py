@@ -1,4 +1,7 @@
-"""Reads fields of the Open Inference Protocol's JSON, with errors that say where they stand."""
+"""Reads fields of the Open Inference Protocol's JSON.
+
+What is not as it should be is a MalformedBody that says where in the body it stands.
+"""
 
 from collections.abc import Collection
 from typing import Any, NoReturn
@@ -18,7 +21,7 @@ def refuse(loc: Loc, message: str) -> NoReturn:
 
 
 def object_at(value: object, loc: Loc) -> dict[str, Any]:
-    """An object; one that is not there, or null, is empty."""
+    """An object; one that is not there, or null, is empty. Raises MalformedBody for all else."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -27,7 +30,7 @@ def object_at(value: object, loc: Loc) -> dict[str, Any]:
 
 
 def only(fields: dict[str, Any], known: Collection[str], loc: Loc) -> None:
-    """Refuses fields that nothing reads."""
+    """Raises MalformedBody for fields that nothing reads."""
     for name in fields:
         if name not in known:
             where = path((*loc, name[:MAX_NAME]))
@@ -35,7 +38,7 @@ def only(fields: dict[str, Any], known: Collection[str], loc: Loc) -> None:
 
 
 def list_at(value: object, loc: Loc) -> list[Any]:
-    """A list; one that is not there, or null, is empty."""
+    """A list; one that is not there, or null, is empty. Raises MalformedBody for all else."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -44,28 +47,31 @@ def list_at(value: object, loc: Loc) -> list[Any]:
 
 
 def text_at(value: object, loc: Loc) -> str:
-    """A text."""
+    """A text. Raises MalformedBody for all else."""
     if not isinstance(value, str):
         refuse(loc, "should be a string")
     return value
 
 
 def flag_at(value: object, loc: Loc) -> bool:
-    """True or false."""
+    """True or false. Raises MalformedBody for all else."""
     if not isinstance(value, bool):
         refuse(loc, "should be true or false")
     return value
 
 
 def count_at(value: object, loc: Loc, least: int = 0) -> int:
-    """A whole number, bounded as the protocol bounds it."""
+    """A whole number from `least` to MAX_DIMENSION. Raises MalformedBody for all else."""
     if type(value) is not int or not least <= value <= MAX_DIMENSION:
         refuse(loc, f"should be a whole number, {least} or more and below 2^63")
     return value
 
 
 def shape_at(value: object, loc: Loc) -> tuple[int, ...]:
-    """A shape, of one or two dimensions; three of more are looked at."""
+    """A shape of one or two dimensions. Raises MalformedBody for all else.
+
+    Of a longer one no more is looked at than shows that it is longer.
+    """
     shape = tuple(
         count_at(size, (*loc, place)) for place, size in enumerate(list_at(value, loc)[:3])
     )
