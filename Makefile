@@ -13,7 +13,7 @@ NEW_ENOUGH := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo $$python; break; fi; done)
 
-.PHONY: help setup serve test check format readme bench clean
+.PHONY: help setup serve browser test check format readme bench clean
 
 help: ## Lists these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,7 +29,10 @@ $(STAMP): pyproject.toml constraints.txt
 serve: setup ## Starts the server on http://127.0.0.1:8000, on the best device there is
 	$(BIN)/probmap serve $(ARGS)
 
-test: setup ## Runs the whole test suite
+browser: ## Gets Chromium and axe-core for the tests of the playground, where they are missing
+	@scripts/browser.sh
+
+test: setup browser ## Runs the whole test suite
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not alone" $(ARGS)
 	$(BIN)/python -m pytest -m alone $(ARGS) || test $$? -eq 5 # 5: ARGS left none of these
 
@@ -50,5 +53,5 @@ bench: setup ## Runs every benchmark there is, or only one: make bench ONLY=engi
 		echo "== $$script"; PYTHONPATH=.:tests $(BIN)/python $$script $(ARGS) || exit 1; done
 
 clean: ## Removes the environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist tests/browser/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,6 +23,7 @@ from service.routes import (
     oip,
     oip_models,
     oip_shared_memory,
+    playground,
     processors,
     sample,
     socket,
@@ -72,6 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
         health,
         metrics,
         docs,
+        playground,
     ):
         app.include_router(route.router)
     # FastAPI means the document to be replaced in this way.

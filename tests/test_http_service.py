@@ -140,12 +140,6 @@ def test_the_example_of_the_documentation_is_answered() -> None:
     assert map_logits(example).status_code == 200
 
 
-def test_the_root_leads_to_where_requests_can_be_tried() -> None:
-    response = shared_client().get("/", follow_redirects=False)
-    assert response.status_code == 307
-    assert response.headers["location"] == "/docs"
-
-
 @pytest.mark.parametrize("path", ["/health", "/v2/health/ready", "/v1/mappings", "/metrics", "/v2"])
 def test_whoever_asks_for_the_head_alone_gets_it(path: str) -> None:
     response = shared_client().head(path)

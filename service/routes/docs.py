@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import FileResponse, RedirectResponse
+from starlette.responses import FileResponse
 
 from service.errors import NotFound
 from service.response_headers import page_policy
@@ -17,15 +17,6 @@ ASSETS = {
     "swagger-ui.css": "text/css",
     "favicon.png": "image/png",
 }
-
-
-@router.get("/")
-async def playground(request: Request) -> Response:
-    """Leads to where requests can be tried in a browser."""
-    if request.scope["path"] != "/":
-        # The router takes a line break behind the path for its end.
-        raise NotFound("nothing is at this path; /docs lists what there is")
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 @router.get("/docs")
