@@ -22,7 +22,7 @@ PUBLIC: dict[Public, tuple[str, ...]] = {
     "ready": ("/v2/health/ready",),
     "metrics": ("/metrics",),
     "docs": ("/docs", "/docs/", "/openapi.json"),
-    "playground": ("/",),
+    "playground": ("/", "/playground/"),
 }
 """The paths of what can be open to everybody; one that ends in / has those below it as well."""
 

@@ -180,7 +180,9 @@ def test_what_is_public_can_be_chosen() -> None:
         opened = {
             name for name, path in paths.items() if httpx.get(server.url + path).status_code < 400
         }
+        script = httpx.get(f"{server.url}/playground/any/main.js")
     assert opened == {"ready", "metrics", "playground"}
+    assert script.headers["content-type"].startswith("text/javascript")
 
 
 def test_a_websocket_asks_for_a_key(keyed: RunningServer) -> None:

@@ -5,6 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from service.errors import NotFound
+from service.response_headers import CONTENT_POLICY
 from service.static_files import (
     StaticFile,
     edition,
@@ -29,12 +30,6 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-
-HEADERS = {
-    "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 _PRESENT = '<template id="{}"></template>'
 
@@ -77,7 +72,12 @@ def _page(request: Request) -> Response:
 def _answer(request: Request, static: StaticFile, caching: str) -> Response:
     is_gzipped = _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{static.digest}{"-gzip" if is_gzipped else ""}"'
-    headers = {**HEADERS, "cache-control": caching, "etag": tag, "vary": "accept-encoding"}
+    headers = {
+        CONTENT_POLICY.decode(): POLICY,
+        "cache-control": caching,
+        "etag": tag,
+        "vary": "accept-encoding",
+    }
     known = request.headers.get("if-none-match", "").split(",")
     if tag in (one.strip().removeprefix("W/") for one in known):
         return Response(status_code=304, headers=headers)
