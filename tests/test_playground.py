@@ -76,7 +76,8 @@ def test_the_policy_lets_in_nothing_from_elsewhere_and_nothing_inline() -> None:
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
     assert "style-src 'self'" in policy
-    assert "unsafe" not in response.headers["content-security-policy"]
+    assert "unsafe-inline" not in response.headers["content-security-policy"]
+    assert "unsafe-eval" not in response.headers["content-security-policy"]
     assert "set-cookie" not in response.headers
 
 

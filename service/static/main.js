@@ -92,7 +92,8 @@ class Page {
   async #ask(view, state, described) {
     this.#asking = new AbortController();
     const { signal } = this.#asking;
-    const context = { described, mappings: this.mappings, store: this.store };
+    const choose = (name) => this.controls.mapping.choose(name);
+    const context = { described, mappings: this.mappings, store: this.store, choose };
     const slow = setTimeout(() => (byId("progress").hidden = false), PATIENCE);
     try {
       const refusal = view.refusal?.(state) ?? null;

@@ -55,7 +55,7 @@ export class Panel {
         element("div", { class: "numbers" }),
       ),
     );
-    if (into) into.append(root);
+    if (into && root.parentNode !== into) into.append(root);
     const [heading, plot, alternative] = root.children;
     heading.replaceChildren(caption ?? "");
     heading.hidden = !caption;

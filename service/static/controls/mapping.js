@@ -15,7 +15,7 @@ export class MappingControls {
     this.store = store;
     this.described = new Map(described.map((one) => [one.name, one]));
     const options = described.map(({ name }) => element("option", { value: name }, name));
-    const choose = () => this.#choose(this.select.value);
+    const choose = () => this.choose(this.select.value);
     this.select = element("select", { id: "mapping", onchange: choose }, ...options);
     this.wrong = complaint("mapping");
     this.select.setAttribute("aria-describedby", "mapping-wrong mapping-summary");
@@ -61,7 +61,8 @@ export class MappingControls {
     else complain(this.wrong, [this.select], message);
   }
 
-  #choose(name) {
+  /** Changes to another mapping, with the parameters it had when it was left. */
+  choose(name) {
     const { mapping, logits } = this.store.state;
     this.#kept.set(mapping.name, mapping);
     const kept = this.#kept.get(name) ?? begun(this.described.get(name), logits.length);
