@@ -293,7 +293,7 @@ def test_a_stream_may_be_cut_anywhere(server: RunningServer, size: int) -> None:
 
 def test_who_sends_nothing_for_long_is_told_so() -> None:
     sent = stream_of(asking(GOOD.schema), GOOD).removesuffix(END)
-    with running_server("--stream-idle-seconds", "0.5") as server, ArrowClient(server) as client:
+    with running_server("--stream-idle-seconds", "2") as server, ArrowClient(server) as client:
         client.write(sent)
         content = client.answer().read()
     [first], [last] = rows_of(content)

@@ -56,6 +56,34 @@ def test_a_header_length_that_is_none_is_refused(client: httpx.Client, value: st
     assert parsed(client.post(PATH, content=content, headers=headers))
 
 
+LIES = {
+    "two lengths": "Content-Length: 90\r\nContent-Length: 91",
+    "below 0": "Content-Length: -1",
+    "no number": "Content-Length: abc",
+    "signed": "Content-Length: +90",
+    "beyond any body": f"Content-Length: {'9' * 30}",
+    "a chunk of no size": "Transfer-Encoding: chunked",
+}
+
+
+@pytest.mark.parametrize("kind", ["oip", "safetensors"])
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_body_that_lies_about_its_length_is_refused(
+    client: httpx.Client, kind: str, lie: str
+) -> None:
+    content, headers = body(logits(ROWS))
+    path = PATH
+    if kind == "safetensors":
+        content = safetensors_body({"logits": torch.zeros(2, 3)}, mapping="softmax")
+        path, headers = "/v1/map", {"Content-Type": SAFETENSORS}
+    told = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    address = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{told}{lie}\r\n\r\n".encode())
+        connection.sendall(b"zz\r\n" + content)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_header_length_given_twice_is_refused(client: httpx.Client) -> None:
     content, headers = body(logits(ROWS))
     twice = [(HEADER, headers[HEADER])] * 2
