@@ -8,15 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mappings.errors import ProbmapError
+from service.exit_codes import MEANINGS, USAGE_ERROR, told
 from service.settings import Settings, flag, is_repeatable, shown, variable
 from service.version import release
-
-USAGE_ERROR = 2
-"""The exit code when what was asked for cannot be."""
-
-FILE_ERROR = 1
-"""The exit code when a file cannot be read or written."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,22 +34,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     mapper = commands.add_parser(
         "map",
-        help="map logits here and now, without a server",
-        description="Maps logits to probabilities here and now, without a server.",
-        epilog="examples: probmap map --mapping entmax --alpha 1.5 0 0.25 0.5\n"
-        "          probmap map --mapping sparsemax --input logits.npy --output answer.npz",
+        help="map logits here and now, or whole files of them",
+        description="Maps logits to probabilities, here and now or, with --url, by a server.\n"
+        "Files are read and written some rows at a time; a run that was ended goes on where it\n"
+        "stopped when the same command is given again.",
+        epilog=_map_epilog(),
         formatter_class=_formatter,
         allow_abbrev=False,
     )
     _add_settings(server)
     if given[:1] == ["map"]:
         # Its flags come from the registry, whose import takes seconds: only when they are needed.
-        from service import map_command
+        from service import map_arguments, map_command
 
-        map_command.add_arguments(mapper)
-        asked = parser.parse_args(map_command.shielded(given))
+        map_arguments.add_arguments(mapper)
+        asked = parser.parse_args(map_arguments.shielded(given))
         return _reported(mapper.prog, lambda: map_command.run(asked))
     return _serve(server.prog, parser.parse_args(given))
+
+
+def _map_epilog() -> str:
+    codes = [f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items()]
+    return "\n".join(
+        [
+            "examples:",
+            "  probmap map --mapping entmax --alpha 1.5 0 0.25 0.5",
+            "  probmap map --mapping sparsemax --input logits.npy --output answer.npz",
+            "  probmap map --input requests.jsonl --output answers.jsonl --url http://127.0.0.1:8000",
+            "",
+            "exit codes:",
+            *codes,
+        ]
+    )
 
 
 def _formatter(prog: str) -> argparse.RawDescriptionHelpFormatter:
@@ -100,14 +110,13 @@ def _reported(program: str, command: Callable[[], int | None]) -> int:
     """Runs a command; what the user can mend is a message, not a traceback."""
     try:
         return command() or 0
-    except ProbmapError as error:
-        print(f"{program}: {error.detail}", file=sys.stderr)
-    except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"{program}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return FILE_ERROR
-    return USAGE_ERROR
+    except (Exception, KeyboardInterrupt) as error:
+        found = told(error)
+        if found is None:
+            raise
+        code, message = found
+        print(f"{program}: {message}", file=sys.stderr)
+        return code
 
 
 if __name__ == "__main__":

@@ -1,219 +1,190 @@
-"""`probmap map`: logits from the command line or a file, mapped in this process."""
+"""`probmap map`: logits from the command line or a file, mapped in this process or by a server."""
 
 import argparse
-import contextlib
-import math
-from collections.abc import Sequence
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import numpy as np
-import torch
+import orjson
 
-from mappings.evaluate import InvalidRows
-from mappings.evaluation import MapOutput
-from mappings.registry import MAPPINGS
-from schemas.description import ParameterDescription, parameters
-from schemas.read import read_request
-from schemas.request import Dtype, MapRequest
+from mappings.errors import ProbmapError
+from mappings.evaluation import VALID, Evaluation
+from probmap_client import Client
+from schemas.request import MapRequest
+from service.bulk.evaluator import ANSWER_SECONDS, Evaluator, Here, Server
+from service.bulk.formats import ARROW, INPUTS, LINES, OUTPUTS, need, source_of
+from service.bulk.job_source import JobSource
+from service.bulk.map_file import Unfinished, map_file
+from service.bulk.piece import Item, Piece, Source
 from service.engine.devices import devices
-from service.engine.engine import run as evaluate_job
 from service.engine.job import Job
-from service.errors import MalformedBody
+from service.exit_codes import DONE, INVALID_ROWS, told
 from service.files import write_json, write_npz
+from service.map_arguments import logit_of, options_of
+from service.plot import check_plot, write_plot
 from service.settings import Settings
-from service.tables import print_tables
+from service.tables import SHOWN_ROWS, print_tables
+from service.version import release
+from service.wire.field_places import Fields
 from service.wire.json_decode import job_of
 from service.wire.number_arrays import parse
-
-PREFIX = "parameter:"
-"""Begins the names under which argparse keeps the mappings' parameters."""
 
 TABLE_OUTPUTS = ["probabilities", "log_probabilities", "normalizer", "entropy", "support_size"]
 """What a table shows."""
 
+STANDARD_OUTPUT = "-"
+
+IN_MEMORY = (".json", STANDARD_OUTPUT)
+"""Outputs of which the whole answer is in memory, as one document."""
+
 UNLIMITED = 1 << 62
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags: those of a request, and every parameter of every registered mapping."""
-    parser.add_argument(
-        "logits", nargs="*", metavar="LOGIT", help="one row of logits; null or -inf masks a class"
-    )
-    add = parser.add_argument
-    add("--mapping", metavar="NAME", help=f"one of {', '.join(MAPPINGS)} [softmax]")
-    add(
-        "--processors",
-        metavar="JSON",
-        help='steps before the mapping, in order: [{"name": "top_k", "k": 50}, "p_less"]',
-    )
-    add("--input", metavar="FILE", help="logits from .npy, or logits or a request from .json")
-    add("--output", metavar="FILE", help="write the answer to .npz or .json, or - for JSON here")
-    add(
-        "--outputs",
-        metavar="NAMES",
-        help=f"what to compute, with commas: {', '.join(get_args(MapOutput))}",
-    )
-    add("--support-limit", metavar="COUNT", type=int, help="at most so many classes in a support")
-    add("--invalid-rows", choices=get_args(InvalidRows), help="what to do with rows of NaN and so")
-    add("--dtype", choices=get_args(Dtype), help="the precision of the answer")
-    add("--device", default="auto", help="auto, cpu, cuda or cuda:0 [auto]")
-    group = parser.add_argument_group("parameters of the mappings")
-    for name, uses in _parameters().items():
-        _add_parameter(group, name, uses)
-
-
-def shielded(arguments: Sequence[str]) -> list[str]:
-    """The arguments with a space before every negative number.
-
-    argparse takes -1e5, -inf and the like for flags; with a space in front it does not.
-    """
-    return [f" {text}" if text[:1] == "-" and _is_number(text) else text for text in arguments]
-
-
-def run(given: argparse.Namespace) -> None:
+def run(given: argparse.Namespace) -> int:
     """Runs the command.
+
+    Returns:
+        The exit code.
 
     Raises:
         ProbmapError: the request asks for what cannot be.
         ValueError: the arguments or a file's contents make no sense.
-        OSError: a file cannot be read or written.
+        OSError: a file cannot be read or written, or the server not be reached.
     """
-    job = _job(given)
-    output = Path(given.output) if given.output not in (None, "-") else None
-    if output is not None and output.suffix not in (".npz", ".json"):
-        raise ValueError("--output should end in .npz or .json")
-    completed = evaluate_job(job, devices(given.device)[0])
-    if given.output is None:
-        print_tables(job, completed.evaluation)
-    elif output is not None and output.suffix == ".npz":
-        write_npz(output, job, completed.evaluation)
-    else:
-        write_json(output, job, completed.evaluation, _settings())
+    settings = _settings()
+    output = given.output
+    suffix = STANDARD_OUTPUT if output == STANDARD_OUTPUT else Path(output or "").suffix
+    if output is not None and suffix not in (*OUTPUTS, *IN_MEMORY):
+        raise ValueError(f"--output should end in {', '.join(OUTPUTS)} or .json, or be -")
+    if suffix in ARROW:
+        need("pyarrow", "arrow", suffix)
+    source = _source(given, settings, is_table=suffix != LINES)
+    if given.plot is not None:
+        check_plot(Path(given.plot), source.rows)
+    with _evaluator(given) as evaluator:
+        if output is None:
+            code = _print(source, evaluator)
+        elif suffix in IN_MEMORY or (suffix == ".npz" and isinstance(source, JobSource)):
+            code = _write(source, evaluator, output, settings)
+        else:
+            code = _map_file(given, source, evaluator, settings)
+        if given.plot is not None:
+            _plot(source, evaluator, Path(given.plot))
+    return code
 
 
-def _job(given: argparse.Namespace) -> Job:
-    options = _options(given)
-    defaults: dict[str, Any] = {"mapping": "softmax"}
+def _source(given: argparse.Namespace, settings: Settings, *, is_table: bool) -> Source:
+    options = options_of(given, settings)
+    defaults: Fields = {"mapping": "softmax"}
     if given.output is None:
         defaults["outputs"] = TABLE_OUTPUTS
+
+    def merged(document: Fields) -> Fields:
+        return {**defaults, **document, **options}
+
     if given.logits and given.input:
         raise ValueError("give logits or --input, not both")
     if given.logits:
-        row = [_logit(text.strip()) for text in given.logits]
-        return job_of({**defaults, **options, "logits": row}, MapRequest, _settings())
+        row = [logit_of(text.strip()) for text in given.logits]
+        return JobSource(job_of(merged({"logits": row}), MapRequest, settings))
     if not given.input:
         raise ValueError("give logits, or a file of them with --input")
     path = Path(given.input)
-    if path.suffix == ".npy":
-        with path.open("rb") as file:
-            array = np.load(file, allow_pickle=False)
-        if array.ndim not in (1, 2) or array.dtype.kind not in "fiu":
-            raise ValueError(f"{path} should hold numbers, rows × classes or one row")
-        logits = torch.from_numpy(np.atleast_2d(array))
-        widths = [logits.shape[1]] * len(logits)
-        request = read_request(MapRequest, {**defaults, **options}, widths=widths)
-        return Job(logits, request)
-    if path.suffix != ".json":
-        raise ValueError("--input should end in .npy or .json")
-    document = parse(bytearray(path.read_bytes()), _settings())
-    if not isinstance(document, dict):
-        document = {"logits": document}
-    return job_of({**defaults, **document, **options}, MapRequest, _settings())
+    if path.suffix == ".json":
+        document = parse(bytearray(path.read_bytes()), settings)
+        fields: Fields = document if isinstance(document, dict) else {"logits": document}
+        return JobSource(job_of(merged(fields), MapRequest, settings))
+    if path.suffix not in INPUTS:
+        raise ValueError(f"--input should end in {', '.join(INPUTS)} or .json")
+    chosen = given.columns
+    if chosen is not None and path.suffix in (".npy", LINES):
+        raise ValueError(f"--columns is for files that have columns; {path.suffix} has none")
+    names = None if chosen is None else [name.strip() for name in chosen.split(",") if name.strip()]
+    return source_of(path, merged, names, settings, batch_rows=given.batch_rows, is_table=is_table)
 
 
-def _options(given: argparse.Namespace) -> dict[str, Any]:
-    """The request's fields that were given as flags."""
-    options: dict[str, Any] = {
-        name: value
-        for name in ("mapping", "support_limit", "invalid_rows", "dtype")
-        if (value := getattr(given, name)) is not None
-    }
-    if given.processors is not None:
-        try:
-            options["processors"] = parse(bytearray(given.processors.encode()), _settings())
-        except MalformedBody:
-            raise ValueError("--processors should be JSON: a list of names or objects") from None
-    if given.outputs is not None:
-        options["outputs"] = [name.strip() for name in given.outputs.split(",")]
-    for name, value in vars(given).items():
-        if name.startswith(PREFIX) and value is not None:
-            options[name.removeprefix(PREFIX)] = value
-    return options
+@contextmanager
+def _evaluator(given: argparse.Namespace) -> Iterator[Evaluator]:
+    if given.url is None:
+        yield Here(devices(given.device)[0])
+        return
+    with Client(given.url, timeout=ANSWER_SECONDS) as client:
+        yield Server(client)
 
 
-def _parameters() -> dict[str, dict[str, ParameterDescription]]:
-    """Every parameter's description by its name, and by the mapping that has it."""
-    found: dict[str, dict[str, ParameterDescription]] = {}
-    for mapping, kind in MAPPINGS.items():
-        for parameter in parameters(kind):
-            found.setdefault(parameter.name, {})[mapping] = parameter
-    return found
+def _print(source: Source, evaluator: Evaluator) -> int:
+    job = source.beginning(SHOWN_ROWS)
+    evaluation = _evaluated(evaluator, job)
+    print_tables(job, evaluation, source.rows)
+    return _code(evaluation)
 
 
-def _add_parameter(group: Any, name: str, uses: dict[str, ParameterDescription]) -> None:
-    first = next(iter(uses.values()))
-    where = "every mapping" if len(uses) == len(MAPPINGS) else ", ".join(uses)
-    choices = sorted({str(choice) for use in uses.values() for choice in use.choices or ()})
-    listed = f" {', '.join(choices)}." if choices else ""
-    keywords: dict[str, Any] = {
-        "dest": PREFIX + name,
-        "help": f"{first.description}{listed} [{where}]".replace("%", "%%"),
-    }
-    flag = f"--{name.replace('_', '-')}"
-    if first.type == "boolean":
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, **keywords)
-    elif first.type == "string":
-        group.add_argument(flag, metavar="NAME", **keywords)
+def _write(source: Source, evaluator: Evaluator, output: str, settings: Settings) -> int:
+    job = source.beginning(None)
+    evaluation = _evaluated(evaluator, job)
+    path = Path(output)
+    if path.suffix == ".npz":
+        write_npz(path, job, evaluation)
     else:
-        metavar = {"per_row": "X[,X…]", "per_class": "X,X…", "static": "X"}[first.kind]
-        read = _weights if first.kind == "per_class" else _values
-        group.add_argument(flag, metavar=metavar, type=read, **keywords)
+        write_json(None if output == STANDARD_OUTPUT else path, job, evaluation, settings)
+    return _code(evaluation)
 
 
-def _values(text: str) -> Any:
-    """A number, or a list of numbers between commas."""
+def _plot(source: Source, evaluator: Evaluator, path: Path) -> None:
+    job = source.beginning(None)
+    changed = {"outputs": ["probabilities"], "jacobian": None, "invalid_rows": "report"}
+    plotted = Job(job.logits, job.request.model_copy(update=changed), job.lengths)
+    write_plot(path, plotted, _evaluated(evaluator, plotted))
+
+
+def _map_file(
+    given: argparse.Namespace, source: Source, evaluator: Evaluator, settings: Settings
+) -> int:
+    output = Path(given.output)
     try:
-        values = [_number(part) for part in text.split(",")]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return values if "," in text else values[0]
+        failed = map_file(
+            source, evaluator, output, _identity(given), settings, restart=given.restart
+        )
+    except Unfinished as unfinished:
+        found = told(unfinished.reason)
+        if found is None:
+            raise
+        code, message = found
+        kept = f"{unfinished.kept:,} rows are kept in {output}.partial; give the same command again"
+        sys.stderr.write(f"probmap map: {message}; {kept} to go on\n")
+        return code
+    return INVALID_ROWS if failed else DONE
 
 
-def _weights(text: str) -> Any:
-    """Numbers between commas, or a .npy file of them."""
-    if not text.endswith(".npy"):
-        values = _values(text)
-        return values if isinstance(values, list) else [values]
-    try:
-        with open(text, "rb") as file:
-            return np.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
+def _evaluated(evaluator: Evaluator, job: Job) -> Evaluation:
+    """The answer to one job."""
+    [(_, [outcome])] = evaluator.answers(iter([Piece([Item(0, None, job)], 1.0)]))
+    if isinstance(outcome, ProbmapError):
+        raise outcome
+    return outcome
 
 
-def _number(text: str) -> int | float:
-    with contextlib.suppress(ValueError):
-        return int(text)
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{text.strip()!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{text.strip()!r} is not a finite number")
-    return value
+def _code(evaluation: Evaluation) -> int:
+    return DONE if all(text == VALID for text in evaluation.status) else INVALID_ROWS
 
 
-def _logit(text: str) -> int | float | None:
-    return None if text in ("null", "-inf") else _number(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.partition(",")[0])
-    except ValueError:
-        return False
-    return True
+def _identity(given: argparse.Namespace) -> dict[str, Any]:
+    """What tells a run from others: only the same run may go on where one was interrupted."""
+    apart = ("command", "output", "restart", "plot", "url", "input")
+    flags = {name: value for name, value in vars(given).items() if name not in apart}
+    text = orjson.dumps(flags, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
+    identity: dict[str, Any] = {
+        "probmap": release(),
+        "asked": hashlib.sha256(text).hexdigest(),
+        "by": "a server" if given.url else "this process",
+    }
+    if given.input:
+        state = Path(given.input).stat()
+        identity["input"] = [Path(given.input).suffix, state.st_size, state.st_mtime_ns]
+    return identity
 
 
 def _settings() -> Settings:

@@ -19,15 +19,22 @@ BAR_WIDTH = 24
 LABELS = {"normalizer": "normalizer", "entropy": "entropy (nats)", "support_size": "support"}
 
 
-def print_tables(job: Job, evaluation: Evaluation) -> None:
-    """Prints one table a row of logits."""
+def print_tables(job: Job, evaluation: Evaluation, rows: int | None) -> None:
+    """Prints one table a row of logits.
+
+    Args:
+        job: the first of the rows.
+        evaluation: their answers.
+        rows: there are (a count); None: not known.
+    """
     console = Console(highlight=False)
     fields = job.request.mapping.model_dump(exclude={"name"})
     console.print(job.request.mapping.name, " ".join(f"{k}={v}" for k, v in fields.items()))
     for row in range(min(job.rows, SHOWN_ROWS)):
         _print_row(console, job, evaluation, row)
-    if job.rows > SHOWN_ROWS:
-        console.print(f"and {job.rows - SHOWN_ROWS} more rows; --output FILE writes them all")
+    if job.rows >= SHOWN_ROWS and rows != SHOWN_ROWS:
+        more = "perhaps" if rows is None else str(rows - SHOWN_ROWS)
+        console.print(f"and {more} more rows; --output FILE writes them all")
 
 
 def _print_row(console: Console, job: Job, evaluation: Evaluation, row: int) -> None:

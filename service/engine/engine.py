@@ -183,20 +183,30 @@ class Engine:
 
 def run(job: Job, device: torch.device) -> Completed:
     """Evaluates one job here and now, without an engine."""
-    entry = Entry(job)
-    waiting = [Batch([entry], device)]
-    while True:
+    outcome = run_all([job], device)[0]
+    if isinstance(outcome, Completed):
+        return outcome
+    raise outcome
+
+
+def run_all(jobs: Sequence[Job], device: torch.device) -> list[Outcome]:
+    """Evaluates jobs here and now, those of one batch key together; what became of each."""
+    entries = [Entry(job) for job in jobs]
+    alike: dict[object, list[Entry]] = {}
+    for entry in entries:
+        alike.setdefault(entry.key, []).append(entry)
+    found: dict[Entry, Outcome] = {}
+    waiting = [Batch(group, device) for group in alike.values()]
+    while waiting:
         batch = waiting.pop()
         try:
             while not batch.step():
                 pass
-            outcome = batch.outcomes()[0][1]
+            found |= batch.outcomes()
         except Exception as error:  # noqa: BLE001 told by `without` what it means
             rest = batch.without(error)
             if isinstance(rest, list):
                 waiting += rest
-                continue
-            outcome = rest
-        if isinstance(outcome, Completed):
-            return outcome
-        raise outcome
+            else:
+                found[batch.entries[0]] = rest
+    return [found[entry] for entry in entries]

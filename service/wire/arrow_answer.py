@@ -14,7 +14,8 @@ from mappings.support import Support
 from schemas.request import SampleRequest
 from service.engine.job import Job
 from service.errors import problem
-from service.wire.arrow_request import REQUEST, ArrowRequest
+from service.wire.arrow_request import REQUEST
+from service.wire.asked import Asked
 
 ERROR = "error"
 """The column that says why a batch has no answer."""
@@ -26,7 +27,7 @@ DRAWN = ("tokens", "token_log_probabilities")
 """Outputs of one value a sample."""
 
 
-def answer_schema(asked: ArrowRequest) -> Any:
+def answer_schema(asked: Asked) -> Any:
     """The schema of a stream's answers, the same for all batches."""
     request = asked.request
     number = pa.float64() if asked.dtype == torch.float64 else pa.float32()

@@ -49,13 +49,18 @@ class LineExchange:
 
     def decode(self, body: bytearray) -> Job:
         """The job that a line asks for."""
+        document = self.read(body)
+        job = job_of(document, taken_operation(document), self._settings)
+        check_answer(job.request, job.rows, job.classes, self._settings, is_text=True)
+        return job
+
+    def read(self, body: bytearray) -> dict[str, Any]:
+        """The fields of a line, but its id, which is kept."""
         document: Any = parse(body, self._settings)
         if not isinstance(document, dict):
             raise InvalidRequest.at((), 'a line should be an object: {"logits": …, "mapping": …}')
         self.id = _checked_id(document.pop("id", None))
-        job = job_of(document, taken_operation(document), self._settings)
-        check_answer(job.request, job.rows, job.classes, self._settings, is_text=True)
-        return job
+        return document
 
     def written_bytes(self, job: Job, evaluation: Evaluation) -> int:
         """About how long the answer's line will be (bytes)."""

@@ -102,16 +102,26 @@ def contents(body: bytearray) -> Contents:
             f"its header has {size:,} bytes, more than {MAX_HEADER_BYTES:,}; give long lists as "
             "tensors"
         )
-    header = _parsed(bytes(body[LENGTH_BYTES:data]))
+    entries, metadata = read_header(bytes(body[LENGTH_BYTES:data]), len(body) - data)
+    tensors = {name: entry.view(body, data) for name, entry in entries.items()}
+    return Contents(tensors, metadata)
+
+
+def read_header(text: bytes, data_bytes: int) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The entries of the tensors by name, and the texts, of a header that so much data follows.
+
+    Raises:
+        MalformedBody: it breaks a rule of the format.
+    """
+    header = _parsed(text)
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(
         isinstance(text, str) for text in metadata.values()
     ):
         raise _malformed(f"{METADATA} should hold texts by name")
     entries = {name: _entry(name, value) for name, value in header.items()}
-    _check_cover(entries, len(body) - data)
-    tensors = {name: entry.view(body, data) for name, entry in entries.items()}
-    return Contents(tensors, metadata)
+    _check_cover(entries, data_bytes)
+    return entries, metadata
 
 
 def _malformed(reason: str) -> MalformedBody:

@@ -1,0 +1,1 @@
+"""Files of any size, mapped some rows at a time."""
