@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--invalid-rows", choices=get_args(InvalidRows), help="what to do with rows of NaN and so")
     add("--dtype", choices=get_args(Dtype), help="the precision of the answer")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:0 [auto]")
-    add("--url", metavar="URL", help="the server to ask, such as http://127.0.0.1:8000")
+    add("--url", metavar="URL", help="the server to ask; its key is in PROBMAP_API_KEY")
     add(
         "--columns",
         metavar="NAMES",

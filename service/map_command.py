@@ -64,7 +64,7 @@ def run(given: argparse.Namespace) -> int:
     source = _source(given, settings, is_table=suffix != LINES)
     if given.plot is not None:
         check_plot(Path(given.plot), source.rows)
-    with _evaluator(given) as evaluator:
+    with _evaluator(given, settings) as evaluator:
         if output is None:
             code = _print(source, evaluator)
         elif suffix in IN_MEMORY or (suffix == ".npz" and isinstance(source, JobSource)):
@@ -107,11 +107,13 @@ def _source(given: argparse.Namespace, settings: Settings, *, is_table: bool) ->
 
 
 @contextmanager
-def _evaluator(given: argparse.Namespace) -> Iterator[Evaluator]:
+def _evaluator(given: argparse.Namespace, settings: Settings) -> Iterator[Evaluator]:
     if given.url is None:
         yield Here(devices(given.device)[0])
         return
-    with Client(given.url, timeout=ANSWER_SECONDS) as client:
+    # The variable that gives the server its keys gives one to whoever asks it.
+    key = settings.api_key[0].get_secret_value() if settings.api_key else None
+    with Client(given.url, api_key=key, timeout=ANSWER_SECONDS) as client:
         yield Server(client)
 
 

@@ -61,9 +61,9 @@ class ArraySource:
         self._model = taken_operation(fields)
         first = self._job(0, min(1, self.rows))
         names = tuple(name for name in columns if name != LOGITS)
-        classes = self._classes if self.rows else 1
+        classes = max(1, self._classes)
         self.asked = AskedOfRows(first.request, first.wanted().dtype, classes, names)
-        self._step = rows_at_once(first.request, self._classes, batch_rows)
+        self._step = rows_at_once(first.request, classes, batch_rows)
 
     def pieces(self, first: int) -> Iterator[Piece]:
         """The pieces from the one at place `first` on."""
@@ -82,8 +82,7 @@ class ArraySource:
         fields = deepcopy(self._fields)
         values = {name: column(start, stop) for name, column in self._columns.items()}
         logits = values.pop(LOGITS)
-        if stop == start:
-            # No row has a class; to answer as if each had many would take room for nothing.
+        if not self._classes:
             logits = logits.new_empty(0, 1)
         add_tensors(fields, values, self._model, [logits.shape[1]] * len(logits))
         return job_with(logits, None, fields, self._model, self._settings)
