@@ -15,7 +15,7 @@ PACKAGES = ("mappings", "schemas", "service", "probmap_client")
 MAY_IMPORT = {
     "mappings": {"mappings"},
     "schemas": {"mappings", "schemas"},
-    "service": {"mappings", "schemas", "service"},
+    "service": {"mappings", "schemas", "service", "probmap_client"},
     "probmap_client": {"probmap_client"},
 }
 """The packages of this repository that each may import."""
