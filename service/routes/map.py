@@ -5,9 +5,10 @@ from fastapi import APIRouter, Request, Response
 from schemas.answer import MapAnswer
 from schemas.request import MapBody, MapRequest
 from service.documentation import answers, bodies
+from service.routes.direct import DirectRoute
 from service.routes.evaluate import FAILURES, evaluate_as
 
-router = APIRouter(tags=["distributions"])
+router = APIRouter(tags=["distributions"], route_class=DirectRoute)
 
 EXAMPLE = {
     "logits": [[0, 0.25, 0.5], [1, None, 3]],

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from mappings.errors import ProbmapError
 from service.body import UnreadBody
 from service.documentation import problems
+from service.routes.direct import DirectRoute
 from service.routes.evaluate import FAILURES, evaluate
 from service.routes.oip_models import model_of
 from service.runtime import runtime_of
@@ -16,7 +17,7 @@ from service.wire.oip_encode import VERSION
 from service.wire.oip_exchange import OipExchange
 from service.wire.oip_header import HEADER
 
-router = APIRouter(tags=["open inference protocol"])
+router = APIRouter(tags=["open inference protocol"], route_class=DirectRoute)
 
 EXAMPLE = {
     "inputs": [{"name": LOGITS, "datatype": "FP32", "shape": [1, 3], "data": [0, 0.25, 0.5]}],
