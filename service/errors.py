@@ -2,10 +2,12 @@
 
 ProbmapError             (mappings.errors) everything a client can cause
 ├── InvalidRequest       (schemas.errors)
+├── MalformedRequest     not HTTP/1.1
 ├── MalformedBody        not what its media type says
 ├── InvalidSharedMemory  a region that is not there, or not as large as it should be
 ├── TooLarge             over a limit, which the message names with its setting
-├── BodyTimeout          the body did not arrive in time
+├── HeaderTooLarge
+├── HeaderTimeout, BodyTimeout  did not arrive in time
 ├── UnsupportedMediaType, UnsupportedEncoding
 ├── NotAcceptable        no format that the client accepts
 ├── Unauthorized         no key, or none that is valid
@@ -22,6 +24,12 @@ from typing import Any
 
 from mappings.errors import ProbmapError
 from service.settings import allowance
+
+
+class MalformedRequest(ProbmapError):
+    """What came is not HTTP/1.1."""
+
+    code = "malformed_request"
 
 
 class MalformedBody(ProbmapError):
@@ -45,6 +53,18 @@ class TooLarge(ProbmapError):
     def over(cls, what: str, setting: str, limit: int) -> "TooLarge":
         """The error of going over the limit of one setting."""
         return cls(f"{what}; {allowance(setting, limit)}")
+
+
+class HeaderTooLarge(ProbmapError):
+    """The header is over its limit."""
+
+    code = "header_too_large"
+
+
+class HeaderTimeout(ProbmapError):
+    """The header did not arrive in time."""
+
+    code = "header_timeout"
 
 
 class BodyTimeout(ProbmapError):
@@ -156,6 +176,7 @@ class Internal(ProbmapError):
 
 
 STATUS = {
+    "malformed_request": 400,
     "malformed_body": 400,
     "invalid_shared_memory": 400,
     "unauthorized": 401,
@@ -164,6 +185,7 @@ STATUS = {
     "unknown_name": 404,
     "method_not_allowed": 405,
     "not_acceptable": 406,
+    "header_timeout": 408,
     "body_timeout": 408,
     "too_large": 413,
     "output_too_large": 413,
@@ -174,6 +196,7 @@ STATUS = {
     "invalid_parameter": 422,
     "invalid_row": 422,
     "overloaded": 429,
+    "header_too_large": 431,
     "internal_error": 500,
     "not_ready": 503,
     "deadline_exceeded": 504,

@@ -16,9 +16,11 @@ from fastapi import FastAPI
 
 from service.app import create_app
 from service.banner import print_banner
+from service.connections import bounded
 from service.engine.devices import devices
 from service.logs import configure
 from service.settings import Settings
+from service.tls import tls_context
 from service.tracing import check_installed
 from service.unix_socket import unix_socket
 
@@ -27,6 +29,9 @@ SWITCH_SECONDS = 0.001
 5 ms a few busy threads would make the event loop wait too long."""
 
 log = logging.getLogger("probmap.server")
+
+OTHER_FILES = 256
+"""Files that are open beside connections (a count)."""
 
 SENDING_SECONDS = 5
 """How long answers that are ready get to be sent when the server stops (seconds)."""
@@ -73,7 +78,8 @@ class Server(uvicorn.Server):
         address = None
         if self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
-            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            scheme = "http" if self._settings.tls_cert is None else "https"
+            address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         if self._unix is not None:
             loop = asyncio.get_running_loop()
             self.servers.append(
@@ -125,8 +131,9 @@ def serve(settings: Settings) -> int:
     check_installed(settings)
     if settings.no_tcp and settings.uds is None:
         raise ValueError("--no-tcp leaves nothing to listen on; give a Unix socket with --uds")
+    tls = tls_context(settings)
     configure(settings)
-    _open_more_files()
+    _open_more_files(settings.max_connections)
     sys.setswitchinterval(SWITCH_SECONDS)
     app = create_app(settings)
     config = uvicorn.Config(
@@ -134,7 +141,9 @@ def serve(settings: Settings) -> int:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=bounded(settings),
+        h11_max_incomplete_event_size=settings.max_header_bytes,
+        ssl_context_factory=None if tls is None else lambda config, default: tls,
         ws="websockets-sansio",
         ws_max_size=settings.max_body_bytes,
         # Numbers hardly shrink; and what inflates has to be bounded.
@@ -160,10 +169,17 @@ def serve(settings: Settings) -> int:
     return 0 if server.started else 1
 
 
-def _open_more_files() -> None:
-    """Raises the count of connections that the process may hold to what the system allows it."""
+def _open_more_files(connections: int) -> None:
+    """Raises the count of files that the process may open to what the system allows it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if most < connections + OTHER_FILES:
+        log.warning(
+            "the system allows %d open files, too few for %d connections: raise the one (ulimit "
+            "-n) or lower the other (--max-connections)",
+            most,
+            connections,
+        )
 
 
 def _leave(number: int, frame: object) -> None:

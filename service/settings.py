@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     """Listen on the Unix socket alone, not on host and port."""
     device: Annotated[str, Field(pattern=DEVICES)] = "auto"
     """Where to compute: auto (a GPU if there is one), cpu, cuda, or cuda:0,cuda:1."""
+    tls_cert: str | None = None
+    """File of the certificate, and those that it rests on, to speak HTTPS with (PEM)."""
+    tls_key: str | None = None
+    """File of the certificate's key, without a password (PEM); where it is not in the same file."""
     api_key: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_keys)] = ()
     """A key that callers must show; several may be given. Other users of the machine can read
     flags: a variable or a file is safer."""
@@ -83,6 +87,14 @@ class Settings(BaseSettings):
     cors_origin: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_listed)] = ()
     """Origin of web pages, such as https://example.org, that may ask from a browser; several may
     be given."""
+    http_parser: Literal["httptools", "h11"] = "httptools"
+    """What reads HTTP: httptools, which is fast, or h11, which is strict and all Python."""
+    max_connections: Count = 10_000
+    """Most connections at a time (a count); beyond it they are answered 429."""
+    max_header_bytes: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
+    """Largest header of a request (bytes)."""
+    header_timeout_seconds: Seconds = 10.0
+    """Time in which a header has to arrive once it has begun (seconds)."""
     max_body_bytes: Count = 128 << 20
     """Largest request body (bytes)."""
     max_rows: Count = 1 << 16
@@ -115,7 +127,8 @@ class Settings(BaseSettings):
     stream_window: Annotated[int, Field(ge=1, le=4096)] = 64
     """Requests of one stream that are in flight at a time (a count)."""
     stream_idle_seconds: Seconds = 300.0
-    """Time after which a stream is ended whose client sends nothing, or reads nothing (seconds)."""
+    """Time after which a stream is ended whose client sends nothing, and any answer whose client
+    reads nothing (seconds)."""
     keep_alive_seconds: Annotated[int, Field(ge=1)] = 120
     """Time after which an idle connection is closed (seconds)."""
     grace_seconds: Annotated[int, Field(ge=0)] = 30

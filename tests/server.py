@@ -154,8 +154,9 @@ def _address(server: RunningServer) -> str:
     """The address in the banner, once the server is ready."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and server.process.poll() is None:
-        found = re.search(r"http://\S+:\d+", server.output)
-        if found and httpx.get(f"{found[0]}/v2/health/ready").status_code == 200:
+        found = re.search(r"https?://\S+:\d+", server.output)
+        # Whose certificate it is, tests of that ask themselves.
+        if found and httpx.get(f"{found[0]}/v2/health/ready", verify=False).status_code == 200:
             return found[0]
         time.sleep(0.05)
     raise AssertionError(f"the server did not start:\n{server.output}")

@@ -14,11 +14,10 @@ from oip_bodies import HEADER, Sent, binary, body, infer, logits, outputs, parse
 from safetensors_bodies import MEDIA_TYPE as SAFETENSORS
 from safetensors_bodies import answered
 from safetensors_bodies import body as safetensors_body
-from server import ROOT, running_server, shared_client, shared_server
+from server import running_server, shared_client, shared_server
 
 ROWS = rows(2, 3)
 PATH = "/v2/models/softmax/infer"
-H11 = (str(ROOT / "tests" / "h11_server.py"),)
 
 
 @pytest.fixture(scope="module", params=["httptools", "h11"])
@@ -27,7 +26,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
         yield shared_client()
         return
     with (
-        running_server(program=H11, PYTHONPATH=str(ROOT)) as server,
+        running_server("--http-parser", "h11") as server,
         httpx.Client(base_url=server.url, timeout=60) as started,
     ):
         yield started

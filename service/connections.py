@@ -1,0 +1,265 @@
+"""HTTP connections, with bounds of their number, of headers and of what is left unread."""
+
+import asyncio
+import uuid
+from typing import Any, Literal
+
+import h11
+import orjson
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from mappings.errors import ProbmapError
+from service.errors import (
+    STATUS,
+    HeaderTimeout,
+    HeaderTooLarge,
+    MalformedRequest,
+    Overloaded,
+    problem,
+)
+from service.response_headers import secured
+from service.settings import Settings, allowance, flag
+
+RETRY_SECONDS = 1
+"""When a client whose connection finds no room is told to try again (seconds)."""
+
+Waiting = Literal["nothing", "request", "header", "rest"]
+"""What a connection waits for: nothing while it is answered, else a request, the end of a header,
+or the rest of a body that was answered before it was read."""
+
+
+class Bounded(asyncio.Protocol):
+    """What bounds a connection, whatever reads its requests.
+
+    While a request is answered, its body is bounded where it is read; between two requests uvicorn
+    closes what is idle. All else that may last is bounded here.
+    """
+
+    settings: Settings
+    # What uvicorn's classes have:
+    transport: Any
+    config: Any
+    connections: Any
+    loop: Any
+    cycle: Any
+
+    _waiting: Waiting = "nothing"
+    _timer: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+
+    def is_in_body(self) -> bool:
+        """Whether a request's header has come, and not yet all of its body."""
+        raise NotImplementedError
+
+    def fault(self) -> ProbmapError:
+        """Why what came cannot be read."""
+        return MalformedRequest("what came is no HTTP/1.1 request")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes the connection, or refuses it when there are too many."""
+        super().connection_made(transport)
+        limit = self.settings.max_connections
+        if len(self.connections) > limit:
+            detail = f"there are too many connections; {allowance('max_connections', limit)}"
+            self.refuse(Overloaded(detail, RETRY_SECONDS))
+        else:
+            self._wait("request")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        self._wait("nothing")
+        self._watch_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on; what has begun then has to come to its end."""
+        super().data_received(data)
+        if self not in self.connections or self.transport.is_closing() or self._is_answered():
+            # A WebSocket has a protocol of its own, which is in `connections` instead.
+            self._wait("nothing")
+        elif self.is_in_body():
+            self._wait("rest")
+        elif self._waiting == "rest":
+            self._wait("request")
+        else:
+            self._wait("header")
+
+    def on_response_complete(self) -> None:
+        """Goes on to what comes behind an answer."""
+        super().on_response_complete()  # type: ignore[misc]
+        if self.is_in_body() and not self._is_answered() and not self.transport.is_closing():
+            self._wait("rest")
+
+    def pause_writing(self) -> None:
+        """Waits until the client has read, as long as it reads at all."""
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Goes on: the client has read."""
+        self._watch_no_more()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what cannot be read, when uvicorn asks to."""
+        self.refuse(self.fault())
+
+    def refuse(self, error: ProbmapError) -> None:
+        """Answers with an error and closes the connection."""
+        self._wait("nothing")
+        if self.transport.is_closing():
+            return
+        self.config.app.state.runtime.metrics.count_failure(error.code)
+        if self._is_answered() and self.cycle.response_started:
+            # What would be written now, the client would take for a part of its answer.
+            self.transport.abort()
+            return
+        body = orjson.dumps(problem(error, uuid.uuid4().hex))
+        headers = [
+            (b"content-type", b"application/problem+json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        if isinstance(error, Overloaded):
+            headers.append((b"retry-after", b"%d" % error.retry_after))
+        lines = b"".join(b"%b: %b\r\n" % header for header in secured(headers))
+        self.transport.write(STATUS_LINE[STATUS[error.code]] + lines + b"\r\n" + body)
+        self.transport.close()
+
+    def _is_answered(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self, what: Waiting) -> None:
+        """Gives what is waited for its time, from now on unless it was waited for already."""
+        if what == self._waiting:
+            return
+        self._waiting = what
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        seconds = {
+            "request": self.settings.keep_alive_seconds,
+            "header": self.settings.header_timeout_seconds,
+            "rest": self.settings.body_timeout_seconds,
+        }
+        if what != "nothing":
+            self._timer = self.loop.call_later(seconds[what], self._expire)
+
+    def _expire(self) -> None:
+        if self._waiting == "header":
+            seconds = self.settings.header_timeout_seconds
+            self.refuse(
+                HeaderTimeout(
+                    f"the header did not arrive within {seconds:g} seconds "
+                    f"({flag('header_timeout_seconds')} of the server sets this time)"
+                )
+            )
+        else:
+            self.transport.close()
+
+    def _watch(self, unread: int) -> None:
+        seconds = self.settings.stream_idle_seconds
+        self._stall = self.loop.call_later(seconds, self._look, unread)
+
+    def _watch_no_more(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _look(self, before: int) -> None:
+        """Ends the connection if nothing of what was unread before has been read since."""
+        unread = self.transport.get_write_buffer_size()
+        if unread < before:
+            self._watch(unread)
+        else:
+            # To close it would mean to wait for the client once more.
+            self.transport.abort()
+
+
+def _too_large(settings: Settings) -> ProbmapError:
+    limit = settings.max_header_bytes
+    return HeaderTooLarge(f"the header is too large; {allowance('max_header_bytes', limit)}")
+
+
+class HttptoolsConnection(Bounded, HttpToolsProtocol):
+    """A connection that is read by httptools, which bounds nothing itself."""
+
+    _is_in_body = False
+    _has_moved_on = False
+    _header_bytes = 0
+    _unfinished_bytes = 0
+
+    def is_in_body(self) -> bool:
+        """Whether a request's header has come, and not yet all of its body."""
+        return self._is_in_body
+
+    def fault(self) -> ProbmapError:
+        """Why what came cannot be read."""
+        is_too_large = self._header_bytes > self.settings.max_header_bytes
+        return _too_large(self.settings) if is_too_large else super().fault()
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on; of what is neither a header nor a body yet, no more than a header's size."""
+        self._has_moved_on = False
+        super().data_received(data)
+        # The parser keeps what it has of a line to itself until the line is whole.
+        self._unfinished_bytes = 0 if self._has_moved_on else self._unfinished_bytes + len(data)
+        if self._unfinished_bytes > self.settings.max_header_bytes:
+            self.refuse(_too_large(self.settings))
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._header_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the path has come."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A line of the header has come; those behind a body are of no use."""
+        self._count(name, value)
+        if not self._is_in_body:
+            super().on_header(name, value)
+
+    def _count(self, *parts: bytes) -> None:
+        self._header_bytes += sum(map(len, parts))
+        if self._header_bytes > self.settings.max_header_bytes:
+            # What a callback raises is, to the parser, a request that cannot be read.
+            raise ValueError("the header is too large")
+
+    def on_headers_complete(self) -> None:
+        """The header has come."""
+        self._is_in_body = self._has_moved_on = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body has come."""
+        self._has_moved_on = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request has come."""
+        self._is_in_body, self._has_moved_on = False, True
+        super().on_message_complete()
+
+
+class H11Connection(Bounded, H11Protocol):
+    """A connection that is read by h11, which bounds what is not whole yet."""
+
+    def is_in_body(self) -> bool:
+        """Whether a request's header has come, and not yet all of its body."""
+        return self.conn.their_state is h11.SEND_BODY
+
+    def fault(self) -> ProbmapError:
+        """Why what came cannot be read."""
+        is_too_large = len(self.conn.trailing_data[0]) > self.settings.max_header_bytes
+        return _too_large(self.settings) if is_too_large else super().fault()
+
+
+def bounded(settings: Settings) -> type[Bounded]:
+    """The class of connections under these settings."""
+    read: type[Bounded] = H11Connection if settings.http_parser == "h11" else HttptoolsConnection
+    return type(read.__name__, (read,), {"settings": settings})
