@@ -1,5 +1,6 @@
 """What the exit codes of the command line mean, and which an error has."""
 
+import probmap_client
 from mappings.errors import InvalidRow, ProbmapError
 from service.errors import STATUS
 
@@ -11,7 +12,8 @@ INTERRUPTED = 130
 
 MEANINGS = {
     DONE: "all rows are answered",
-    FAILED: "a file cannot be read or written, the disk is full, the server cannot be reached",
+    FAILED: "a file cannot be read or written, the disk is full, the server cannot be reached or "
+    "does not answer",
     USAGE_ERROR: "what was asked for cannot be",
     INVALID_ROWS: "rows, or lines, have no answer; with --invalid-rows report, and of lines, the "
     "others are written",
@@ -34,4 +36,6 @@ def told(error: BaseException) -> tuple[int, str] | None:
         return FAILED, f"{where}{error.strerror or error}"
     if isinstance(error, ValueError):
         return USAGE_ERROR, str(error)
+    if isinstance(error, probmap_client.ProbmapError):
+        return FAILED, error.detail
     return None
