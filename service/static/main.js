@@ -101,7 +101,9 @@ class Page {
       byId("snippets").parentElement.hidden = refusal !== null;
       if (refusal !== null) {
         this.blame.none();
-        await this.panel.drawing((panel) => [panel.words("refusal", ...view.instead(state, context))]);
+        await this.panel.drawing((panel) => [
+          panel.words("refusal", ...view.instead(state, context)),
+        ]);
         announce(refusal);
         return;
       }
@@ -164,7 +166,8 @@ class Page {
 
 function notice(text) {
   document.querySelector("main > .notice")?.remove();
-  if (text) document.querySelector("main").prepend(element("p", { class: "notice", role: "alert" }, text));
+  if (text)
+    document.querySelector("main").prepend(element("p", { class: "notice", role: "alert" }, text));
 }
 
 /** Where the server wants a key. */
@@ -184,7 +187,10 @@ async function start() {
   let mappings;
   let processors;
   try {
-    [{ mappings }, { processors }] = await Promise.all([get("/v1/mappings"), get("/v1/processors")]);
+    [{ mappings }, { processors }] = await Promise.all([
+      get("/v1/mappings"),
+      get("/v1/processors"),
+    ]);
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     byId("view-title").textContent = "No answer";

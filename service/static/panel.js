@@ -85,7 +85,11 @@ export class Panel {
 
 /** A table that may be wider than its place, which is scrolled by keyboard too. */
 export function scrolled(numbers, label) {
-  return element("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": label }, numbers);
+  return element(
+    "div",
+    { class: "scrolled", tabindex: 0, role: "region", "aria-label": label },
+    numbers,
+  );
 }
 
 /** Renews a table in its disclosure, and leaves that open or closed as it is. */

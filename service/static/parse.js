@@ -13,7 +13,8 @@ const MASKED = new Set(["", "null", "none", "masked", "-inf", "-infinity", "−i
  */
 export function parse(text) {
   const trimmed = text.trim();
-  if (trimmed === "") throw new Error("There are no logits; write some numbers, such as 0, 0.5, 1.");
+  if (trimmed === "")
+    throw new Error("There are no logits; write some numbers, such as 0, 0.5, 1.");
   const found = /^[[{]/.test(trimmed) ? fromJson(trimmed) : fromTable(trimmed);
   const { logits } = found;
   if (logits.length > MAX_CLASSES) {
@@ -55,7 +56,8 @@ function fromTable(text) {
   const rows = lines.map((line) => cells(line, false));
   const widest = Math.max(...rows.map((row) => row.length));
   if (hasHeading(rows)) rows.shift();
-  if (widest === 1) return { logits: rows.map(([cell], place) => ofText(cell, place)), names: null };
+  if (widest === 1)
+    return { logits: rows.map(([cell], place) => ofText(cell, place)), names: null };
   if (widest === 2) {
     if (rows.every(([first]) => number(first) !== undefined) && !isCounting(rows)) {
       throw new Error("There are two columns of numbers; paste one row or one column of logits.");

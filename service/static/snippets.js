@@ -79,13 +79,13 @@ function javascript(bodies) {
   const body =
     bodies.length === 1
       ? `JSON.stringify(${literal(bodies[0], JAVASCRIPT, 2)})`
-      : "requests.map((request) => JSON.stringify(request)).join(\"\\n\")";
+      : 'requests.map((request) => JSON.stringify(request)).join("\\n")';
   const requests =
     bodies.length === 1 ? [] : [`const requests = ${literal(bodies, JAVASCRIPT, 0)};`];
   const show =
     bodies.length === 1
       ? ["console.log(JSON.stringify(await response.json()));"]
-      : ["console.log(await response.text());"];
+      : ["console.log((await response.text()).trim());"];
   return [
     ...requests,
     `const response = await fetch(${JSON.stringify(SERVER + path)}, {`,
@@ -143,7 +143,8 @@ function wrapped(parts, width) {
   const lines = [];
   for (const part of parts) {
     const last = lines.at(-1);
-    if (last !== undefined && last.length + part.length + 2 < width) lines.push(`${lines.pop()}, ${part}`);
+    if (last !== undefined && last.length + part.length + 2 < width)
+      lines.push(`${lines.pop()}, ${part}`);
     else lines.push(part);
   }
   return lines;

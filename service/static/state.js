@@ -74,7 +74,7 @@ export function fromFragment(fragment) {
   const names = readNames(pairs.get("names"), state.logits.length);
   if (names === undefined) problems.push("The link's class names could not be read.");
   else state.names = names;
-  if (pairs.has("mapping")) state.mapping = { name: pairs.get("mapping"), ...under("mapping") };
+  state.mapping = { name: pairs.get("mapping") ?? WORKED, ...under("mapping") };
   for (let place = 0; pairs.has(`processors.${place}`); place += 1) {
     const name = pairs.get(`processors.${place}`);
     state.processors.push({ name, ...under(`processors.${place}`) });

@@ -17,7 +17,10 @@ const LOGIT_REACH = 4;
 export function choices(state, described, withLogits) {
   const parameters = described.parameters.filter(isSwept).map(({ name }) => [name, name]);
   if (!withLogits) return parameters;
-  const logits = state.logits.map((_, at) => [`${LOGIT}${at}`, `logit of class ${label(state, at)}`]);
+  const logits = state.logits.map((_, at) => [
+    `${LOGIT}${at}`,
+    `logit of class ${label(state, at)}`,
+  ]);
   return [...logits, ...parameters];
 }
 

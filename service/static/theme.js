@@ -12,7 +12,7 @@ export function colours() {
     mapping: of("mapping"),
     baseline: of("baseline"),
     logits: of("logits"),
-    negative: of("negative"),
+    heat: [of("heat-low"), of("heat-high")],
     classes: Array.from({ length: 10 }, (_, place) => of(`class-${place}`)),
   };
 }

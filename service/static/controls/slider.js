@@ -38,7 +38,9 @@ export function slider({ low, high, isLog, step, label }, changed) {
   }
 
   function show(value) {
-    const share = isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    const share = isLog
+      ? Math.log(value / low) / Math.log(high / low)
+      : (value - low) / (high - low);
     const within = Math.min(Math.max(Number.isNaN(share) ? 0 : share, 0), 1);
     input.value = isStepped ? value : Math.round(within * POSITIONS);
     input.setAttribute("aria-valuetext", value);

@@ -57,8 +57,11 @@ export class SweepControls {
   }
 
   #range() {
-    const [from, to] = [this.from, this.to].map(({ value }) => (value === "" ? NaN : Number(value)));
-    if (Number.isNaN(from) || Number.isNaN(to)) return this.complain("Both ends should be numbers.");
+    const [from, to] = [this.from, this.to].map(({ value }) =>
+      value === "" ? NaN : Number(value),
+    );
+    if (Number.isNaN(from) || Number.isNaN(to))
+      return this.complain("Both ends should be numbers.");
     if (from >= to) return this.complain(`The range should go up, not from ${from} to ${to}.`);
     this.complain("");
     return this.store.set({ sweep: { of: this.now.of, from, to } });

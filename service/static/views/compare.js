@@ -33,7 +33,7 @@ export const compare = {
       const said = card.querySelector(".complaint");
       const answer = answers[at];
       const isProblem = answer instanceof Problem;
-      said.textContent = isProblem ? answer.errors[0]?.message ?? answer.message : "";
+      said.textContent = isProblem ? (answer.errors[0]?.message ?? answer.message) : "";
       if (isProblem) return [];
       return [drawOne(panel, card, name, answer, state)];
     });
@@ -52,7 +52,10 @@ function ofSame({ mapping, logits }, described) {
   const made = begun(described, logits.length);
   const { temperature } = mapping;
   const parameter = described.parameters.find(({ name }) => name === "temperature");
-  const isTaken = parameter && temperature !== undefined && !(temperature <= parameter.exclusive_minimum && parameter.exclusive_minimum !== null);
+  const isTaken =
+    parameter &&
+    temperature !== undefined &&
+    !(temperature <= parameter.exclusive_minimum && parameter.exclusive_minimum !== null);
   return isTaken ? { ...made, temperature } : made;
 }
 
@@ -91,11 +94,20 @@ function drawOne(panel, card, name, { probabilities: [values], support_size: [si
       bargap: 0.3,
       margin: { l: 4, r: 4, t: 20, b: 4 },
       font: { size: 11, color: colours().text, family: "system-ui, sans-serif" },
-      xaxis: { tickvals: isFew ? places : [], ticktext: isFew ? places.map((at) => label(state, at)) : [], showgrid: false, zeroline: true, zerolinecolor: muted },
-      yaxis: { range: [0, 1.08], tickvals: [0, 0.5, 1] },
+      xaxis: {
+        tickvals: isFew ? places : [],
+        ticktext: isFew ? places.map((at) => label(state, at)) : [],
+        showgrid: false,
+        zeroline: false,
+      },
+      yaxis: { range: [0, 1.1], tickvals: [0, 0.5, 1], zerolinecolor: muted },
     },
     label: `${name}: ${size} of ${values.length} classes above zero, the largest ${short(Math.max(...values))}.`,
     caption: rest > 0 ? `the first ${MOST} of ${values.length} classes` : null,
-    table: table("", ["class", "p"], places.map((at) => [label(state, at), short(values[at], 6)])),
+    table: table(
+      "",
+      ["class", "p"],
+      places.map((at) => [label(state, at), short(values[at], 6)]),
+    ),
   });
 }

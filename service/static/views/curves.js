@@ -34,7 +34,11 @@ export const curves = {
       name: `class ${label(state, at)}`,
       x: sweep.values,
       y: probabilities.map((row) => row[at]),
-      line: { color: palette[number % palette.length], width: 2.5, dash: number < 5 ? "solid" : "dash" },
+      line: {
+        color: palette[number % palette.length],
+        width: 2.5,
+        dash: number < 5 ? "solid" : "dash",
+      },
       hovertemplate: "%{y:.4g}",
     }));
     const rest = state.logits.length - places.length;
@@ -43,7 +47,10 @@ export const curves = {
         traces,
         layout: layoutOf(state, sweep, changes(answer.support_size, sweep.values), panel.isNarrow),
         label: this.say([answer], state, { described }),
-        caption: rest === 0 ? null : `The ${places.length} classes that become most probable; ${rest} more are not drawn.`,
+        caption:
+          rest === 0
+            ? null
+            : `The ${places.length} classes that become most probable; ${rest} more are not drawn.`,
         table: table(
           "Probabilities",
           [title(state, sweep.of), ...places.map((at) => `class ${label(state, at)}`)],
@@ -83,9 +90,21 @@ function changes(sizes, values) {
 
 function layoutOf(state, sweep, kinks, isNarrow) {
   const { muted, logits } = colours();
-  const vertical = (x, style) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: style });
+  const vertical = (x, style) => ({
+    type: "line",
+    x0: x,
+    x1: x,
+    yref: "paper",
+    y0: 0,
+    y1: 1,
+    line: style,
+  });
   const shapes = kinks.map(([x]) => vertical(x, { color: muted, width: 1, dash: "dot" }));
-  const isWithin = sweep.now !== undefined && sweep.now !== null && sweep.now >= sweep.from && sweep.now <= sweep.to;
+  const isWithin =
+    sweep.now !== undefined &&
+    sweep.now !== null &&
+    sweep.now >= sweep.from &&
+    sweep.now <= sweep.to;
   if (isWithin) shapes.push(vertical(sweep.now, { color: logits, width: 2 }));
   const at = (x) => (sweep.isLog ? Math.log10(x) : x);
   const now = {
@@ -100,11 +119,16 @@ function layoutOf(state, sweep, kinks, isNarrow) {
   return {
     height: isNarrow ? 340 : 400,
     showlegend: true,
-    legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0 },
+    legend: { orientation: "h", y: 1.09, yanchor: "bottom", x: 0 },
     hovermode: "x unified",
     shapes,
     annotations: isWithin ? [now] : [],
-    xaxis: { title: { text: title(state, sweep.of) }, type: sweep.isLog ? "log" : "linear", ...(sweep.isLog && { dtick: "D2" }), tickangle: 0 },
+    xaxis: {
+      title: { text: title(state, sweep.of) },
+      type: sweep.isLog ? "log" : "linear",
+      ...(sweep.isLog && { dtick: isNarrow ? 1 : "D2" }),
+      tickangle: 0,
+    },
     yaxis: { title: { text: "probability" }, range: [-0.02, 1.02] },
   };
 }

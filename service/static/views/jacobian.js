@@ -72,7 +72,8 @@ function matrix(answered) {
   const [left] = answered.left;
   const [right] = answered.right;
   const dot = (one, other) => one.reduce((sum, value, at) => sum + value * other[at], 0);
-  const total = (rows) => (rows[0] ?? []).map((_, at) => rows.reduce((sum, row) => sum + row[at], 0));
+  const total = (rows) =>
+    (rows[0] ?? []).map((_, at) => rows.reduce((sum, row) => sum + row[at], 0));
   const [allLeft, allRight] = [total(left), total(right)];
   return {
     at: (row, column) => (row === column ? diagonal[row] : 0) - dot(left[row], right[column]),
@@ -89,19 +90,20 @@ function written(value) {
 function spoken(whole, classes) {
   const places = Array.from({ length: classes }, (_, at) => at);
   const largest = (sum) => Math.max(...places.map((at) => Math.abs(sum(at))));
-  const said = (name, value) => `${name} sums are ${value < 1e-9 ? "zero" : `up to ${short(value)} in size`}`;
+  const said = (name, value) =>
+    `${name} sums are ${value < 1e-9 ? "zero" : `up to ${short(value)} in size`}`;
   return `${said("Column", largest(whole.columnSum))}; ${said("row", largest(whole.rowSum))}.`;
 }
 
 function pictures(cells, { rows, columns }, names) {
-  const { surface, mapping, negative, text } = colours();
+  const { surface, text, heat } = colours();
   const size = Math.max(...[...cells, rows, columns].flat().map(Math.abs), 1e-12);
   const scale = {
     type: "heatmap",
     colorscale: [
-      [0, negative],
+      [0, heat[0]],
       [0.5, surface],
-      [1, mapping],
+      [1, heat[1]],
     ],
     zmin: -size,
     zmax: size,
@@ -109,7 +111,10 @@ function pictures(cells, { rows, columns }, names) {
     ygap: cells.length > 20 ? 0 : 2,
     ...(cells.length <= MOST_WRITTEN && { texttemplate: "%{text}", textfont: { color: text } }),
   };
-  const of = (z) => ({ z, text: z.map((row) => row.map((one) => (Math.abs(one) < 1e-12 ? "0" : short(one, 3)))) });
+  const of = (z) => ({
+    z,
+    text: z.map((row) => row.map((one) => (Math.abs(one) < 1e-12 ? "0" : short(one, 3)))),
+  });
   const ids = names.map((_, at) => at);
   const hover = (what) => `${what}<br>%{text}<extra></extra>`;
   return [
@@ -120,10 +125,35 @@ function pictures(cells, { rows, columns }, names) {
       y: ids,
       customdata: cells.map((row, at) => row.map((_, beside) => [names[at], names[beside]])),
       hovertemplate: hover("∂p of class %{customdata[0]} by logit of class %{customdata[1]}"),
-      colorbar: { orientation: "h", thickness: 10, y: -0.06, yanchor: "top", len: 0.75, x: 0, xanchor: "left", outlinewidth: 0 },
+      colorbar: {
+        orientation: "h",
+        thickness: 10,
+        y: -0.06,
+        yanchor: "top",
+        len: 0.75,
+        x: 0,
+        xanchor: "left",
+        outlinewidth: 0,
+      },
     },
-    { ...scale, ...of(rows.map((one) => [one])), y: ids, x: [0], xaxis: "x2", showscale: false, hovertemplate: hover("row sum") },
-    { ...scale, ...of([columns]), x: ids, y: [0], yaxis: "y2", showscale: false, hovertemplate: hover("column sum") },
+    {
+      ...scale,
+      ...of(rows.map((one) => [one])),
+      y: ids,
+      x: [0],
+      xaxis: "x2",
+      showscale: false,
+      hovertemplate: hover("row sum"),
+    },
+    {
+      ...scale,
+      ...of([columns]),
+      x: ids,
+      y: [0],
+      yaxis: "y2",
+      showscale: false,
+      hovertemplate: hover("column sum"),
+    },
   ];
 }
 
@@ -134,15 +164,30 @@ function layoutOf(names, panel) {
     showgrid: false,
     zeroline: false,
     type: "linear",
-    ...(names.length > 20 && { nticks: 10, tickmode: "array", tickvals: names.map((_, at) => at).filter((at) => at % 5 === 0), ticktext: names.filter((_, at) => at % 5 === 0) }),
+    ...(names.length > 20 && {
+      nticks: 10,
+      tickmode: "array",
+      tickvals: names.map((_, at) => at).filter((at) => at % 5 === 0),
+      ticktext: names.filter((_, at) => at % 5 === 0),
+    }),
   };
   const sum = { tickvals: [0], ticktext: ["Σ"], showgrid: false, zeroline: false };
   const width = Math.min(panel.root.clientWidth, 560);
   return {
     height: width + 40,
     width,
-    xaxis: { ...ticks, domain: [0, 0.84], side: "top", title: { text: "logit of class", standoff: 6 } },
-    yaxis: { ...ticks, domain: [0.16, 1], autorange: "reversed", title: { text: "probability of class", standoff: 6 } },
+    xaxis: {
+      ...ticks,
+      domain: [0, 0.84],
+      side: "top",
+      title: { text: "logit of class", standoff: 6 },
+    },
+    yaxis: {
+      ...ticks,
+      domain: [0.16, 1],
+      autorange: "reversed",
+      title: { text: "probability of class", standoff: 12 },
+    },
     xaxis2: { ...sum, domain: [0.87, 1], side: "top", anchor: "y" },
     yaxis2: { ...sum, domain: [0, 0.13], anchor: "x" },
   };

@@ -22,7 +22,10 @@ export const own = {
   draw(panel, [chained, alone], state) {
     const [after] = chained.probabilities;
     const [before] = alone.probabilities;
-    const places = largestFirst(before.map((one, at) => Math.max(one, after[at])), SHOWN);
+    const places = largestFirst(
+      before.map((one, at) => Math.max(one, after[at])),
+      SHOWN,
+    );
     panel.words("chain", ...words(chained, alone, state, places));
     return [
       panel.figure("own", {
@@ -62,7 +65,10 @@ function words(chained, alone, state, places) {
   const steps = state.processors.map(({ name }) => name);
   const route = ["logits", ...steps, state.mapping.name].join(" → ");
   const counted = `${chained.support_size[0]} of ${state.logits.length} classes above zero, ${alone.support_size[0]} without the chain; entropy ${short(chained.entropy[0])} nats, ${short(alone.entropy[0])} without.`;
-  const shown = places.length < state.logits.length ? ` The ${places.length} classes shown hold ${(100 * mass).toFixed(2)} % of the mass.` : "";
+  const shown =
+    places.length < state.logits.length
+      ? ` The ${places.length} classes shown hold ${(100 * mass).toFixed(2)} % of the mass.`
+      : "";
   return [element("p", { class: "route" }, route), element("p", {}, counted + shown)];
 }
 
@@ -91,8 +97,14 @@ function picture(places, before, after, state) {
       bargap: 0.25,
       showlegend: true,
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
-      xaxis: { range: [0, reach], side: "top", showticklabels: false },
-      yaxis: { tickvals: y, ticktext: names, range: [places.length - 0.5, -0.5], showgrid: false },
+      xaxis: { range: [0, reach], nticks: 6 },
+      yaxis: {
+        tickvals: y,
+        ticktext: names,
+        range: [places.length - 0.5, -0.5],
+        showgrid: false,
+        zeroline: false,
+      },
     },
   };
 }

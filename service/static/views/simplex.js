@@ -31,7 +31,9 @@ export const simplex = {
   sweep: "parameters",
 
   refusal: ({ logits }) =>
-    logits.length === CLASSES ? null : `A triangle takes three classes; the row has ${logits.length}.`,
+    logits.length === CLASSES
+      ? null
+      : `A triangle takes three classes; the row has ${logits.length}.`,
 
   instead(state, { store }) {
     const largest = largestFirst(state.logits, CLASSES).sort((one, other) => one - other);
@@ -42,7 +44,10 @@ export const simplex = {
       });
     const message = element("p", {}, this.refusal(state));
     if (state.logits.length < CLASSES) return [message];
-    return [message, element("button", { type: "button", onclick: keep }, "Take its three largest")];
+    return [
+      message,
+      element("button", { type: "button", onclick: keep }, "Take its three largest"),
+    ];
   },
 
   requests: (state, { described }) => [
@@ -55,10 +60,11 @@ export const simplex = {
     const sweep = chosen(state, described, false);
     const [[point], [plain], path] = answers.map(({ probabilities }) => probabilities);
     const away = projected(state, point);
+    const line = away === null ? null : seen(away, point);
     const traces = [
       ...grid(),
       ...way(path, sweep),
-      ...(away === null ? [] : [projection(away, point)]),
+      ...(line === null ? [] : [projection(line)]),
       marker(plain, BASELINE, { color: colours().baseline, symbol: "diamond", size: 13 }),
       marker(point, state.mapping.name, { color: colours().mapping, symbol: "circle", size: 15 }),
     ];
@@ -66,7 +72,7 @@ export const simplex = {
     return [
       panel.figure("simplex", {
         traces,
-        layout: layoutOf(state, away, Math.max(width * 0.9, 320)),
+        layout: layoutOf(state, line, Math.max(width * 0.9, 320)),
         label: this.say(answers, state),
         caption: caption(sweep, state, away),
         table: table(
@@ -85,7 +91,15 @@ export const simplex = {
     ];
   },
 
-  say([{ probabilities, support_size: [size] }], state) {
+  say(
+    [
+      {
+        probabilities,
+        support_size: [size],
+      },
+    ],
+    state,
+  ) {
     const where = { 1: "a corner", 2: "an edge", 3: "the inside" }[size];
     const shares = probabilities[0].map((one, at) => `${short(one)} for class ${label(state, at)}`);
     return `${state.mapping.name} on ${where} of the triangle: ${shares.join(", ")}.`;
@@ -95,7 +109,10 @@ export const simplex = {
 function caption({ of, from, to }, state, away) {
   const line = `The line is ${state.mapping.name} as ${of} goes from ${short(from)} to ${short(to)}.`;
   if (away === null) return line;
-  return `${line} The dashed line is the Euclidean projection: this is the nearest point to the logits divided by the temperature.`;
+  const nearest = `${line} This point is the Euclidean projection of z, the logits divided by the temperature: the nearest there is.`;
+  return away.some((one) => one < 0)
+    ? `${nearest} The dashed line leads to where z lies, seen from above the triangle.`
+    : `${nearest} Seen from above the triangle, z lies on it.`;
 }
 
 /** Where barycentric coordinates that sum to 1 are drawn; outside the triangle too. */
@@ -116,25 +133,37 @@ function projected({ logits, mapping, processors }, point) {
   const gaps = z.map((value, at) => value - point[at]);
   const thresholds = gaps.filter((_, at) => point[at] > 0);
   const [low, high] = [Math.min(...thresholds), Math.max(...thresholds)];
-  const isNearest = high - low < 1e-9 && z.every((value, at) => point[at] > 0 || value <= high + 1e-9);
+  const isNearest =
+    high - low < 1e-9 && z.every((value, at) => point[at] > 0 || value <= high + 1e-9);
   if (!isNearest) return null;
   const shift = (z.reduce((sum, value) => sum + value, 0) - 1) / CLASSES;
   return z.map((value) => value - shift);
 }
 
-function projection(away, point) {
+/** Where the line to the logits ends: at them, or on the way where they are far; and whether. */
+function seen(away, point) {
   const [from, to] = [place(point), place(away)];
   const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
   const share = Math.min(1, OUTSIDE / (length || 1));
   const end = from.map((value, axis) => value + share * (to[axis] - value));
-  const isWhole = share === 1;
+  return { from, end, isWhole: share === 1 };
+}
+
+function projection({ from, end, isWhole }) {
+  const colour = colours().logits;
   return {
     type: "scatter",
     mode: "lines+markers",
+    showlegend: false,
     x: [from[0], end[0]],
     y: [from[1], end[1]],
-    line: { color: colours().logits, width: 2, dash: "dash" },
-    marker: { color: colours().logits, size: [0, 11], symbol: isWhole ? "square" : "arrow", angleref: "previous" },
+    line: { color: colour, width: 2, dash: "dash" },
+    marker: {
+      color: colour,
+      size: [0, 11],
+      symbol: isWhole ? "square" : "arrow",
+      angleref: isWhole ? "up" : "previous",
+    },
     hovertext: ["", isWhole ? "the logits" : "towards the logits, further out"],
     hoverinfo: "text",
   };
@@ -160,6 +189,7 @@ function grid() {
   const lines = (points, colour, width) => ({
     type: "scatter",
     mode: "lines",
+    showlegend: false,
     x: points.map(([x]) => x),
     y: points.map(([, y]) => y),
     line: { color: colour, width },
@@ -174,21 +204,28 @@ function way(path, { of, values, now }) {
   const { mapping } = colours();
   const common = {
     type: "scatter",
+    showlegend: false,
     x: points.map(([x]) => x),
     y: points.map(([, y]) => y),
     text,
     hovertemplate: "%{text}<extra></extra>",
   };
   const isFew = values.length <= 25;
-  const line = { ...common, mode: isFew ? "lines+markers" : "lines", line: { color: mapping, width: 3 }, opacity: 0.55 };
+  const line = {
+    ...common,
+    mode: isFew ? "lines+markers" : "lines",
+    line: { color: mapping, width: 3 },
+    opacity: 0.55,
+  };
   const ends = {
     ...common,
     mode: "markers+text",
     x: [points[0][0], points.at(-1)[0]],
     y: [points[0][1], points.at(-1)[1]],
-    text: [text[0], text.at(-1)],
-    textposition: points[0][0] > points.at(-1)[0] ? ["top left", "bottom center"] : ["top right", "bottom center"],
-    marker: { color: mapping, size: 7, symbol: "line-ns-open" },
+    text: [`   ${text[0]}`, text.at(-1)],
+    textposition: ["middle right", "bottom center"],
+    cliponaxis: false,
+    marker: { color: mapping, size: 8, symbol: "circle-open" },
   };
   return now === undefined && values.length === 1 ? [line] : [line, ends];
 }
@@ -207,8 +244,12 @@ function marker(weights, name, style) {
   };
 }
 
-function layoutOf(state, away, height) {
-  const margin = away === null ? 0.12 : OUTSIDE * 0.62;
+function layoutOf(state, line, height) {
+  const points = line === null ? CORNERS : [...CORNERS, line.end];
+  const range = (at) => {
+    const along = points.map((point) => point[at]);
+    return [Math.min(...along) - 0.16, Math.max(...along) + 0.12];
+  };
   const axis = { showgrid: false, zeroline: false, showticklabels: false, showline: false };
   const names = CORNERS.map(([x, y], at) => ({
     x,
@@ -216,14 +257,17 @@ function layoutOf(state, away, height) {
     text: `class ${label(state, at)}`,
     font: { weight: 700 },
     showarrow: false,
-    yshift: at === 2 ? 16 : -18,
+    // Beside the top, not on it: there the way to the logits may lead.
+    xshift: at === 2 ? -40 : 0,
+    yshift: at === 2 ? 6 : -18,
   }));
   return {
     height,
     showlegend: true,
     legend: { orientation: "h", x: 0, y: 1, xanchor: "left", yanchor: "bottom" },
+    margin: { l: 8, r: 8, t: 8, b: 8 },
     annotations: names,
-    xaxis: { ...axis, range: [-margin, 1 + margin], constrain: "domain" },
-    yaxis: { ...axis, range: [-0.16, HEIGHT + Math.max(margin * 0.6, 0.1)], scaleanchor: "x" },
+    xaxis: { ...axis, range: range(0), constrain: "domain" },
+    yaxis: { ...axis, range: range(1), scaleanchor: "x" },
   };
 }

@@ -2,7 +2,7 @@
 
 import { element, table } from "../dom.js";
 import { BASELINE, SHOWN, WORKED, label } from "../names.js";
-import { exact, largestFirst, short } from "../numbers.js";
+import { exact, fraction, largestFirst, short } from "../numbers.js";
 import { scrolled } from "../panel.js";
 import { body } from "../requests.js";
 import { colours } from "../theme.js";
@@ -15,7 +15,9 @@ export const worked = {
   lead: `How ${WORKED} finds its answer: sort, then lower the threshold τ class by class until the next class is not above it. The row and the temperature are those of the controls; processors are left out.`,
 
   refusal: ({ mapping }) =>
-    mapping.temperature === 0 ? "At temperature 0 there is nothing to divide by; choose more." : null,
+    mapping.temperature === 0
+      ? "At temperature 0 there is nothing to divide by; choose more."
+      : null,
 
   instead(state) {
     return [element("p", {}, this.refusal(state))];
@@ -37,12 +39,21 @@ export const worked = {
       support_size: [size],
     } = answer;
     const shown = steps.slice(0, SHOWN);
-    panel.words("steps", heading("1. Sort, and try every k"), scrolled(stepTable(shown, stop, state), "Steps"));
+    panel.words(
+      "steps",
+      heading("1. Sort, and try every k"),
+      scrolled(stepTable(shown, stop, state), "Steps"),
+    );
     panel.words(
       "stop",
       heading("2. The last k that passes gives τ"),
       element("p", {}, verdict(stop, steps, state)),
-      element("p", { class: "result" }, "τ = ", element("strong", { id: "threshold" }, exact(threshold))),
+      element(
+        "p",
+        { class: "result" },
+        "τ = ",
+        element("strong", { id: "threshold" }, exact(threshold)),
+      ),
       heading("3. Subtract τ, and cut at zero: p = max(z − τ, 0)"),
     );
     const order = shown.map(({ place }) => place);
@@ -68,19 +79,33 @@ export const worked = {
           "p",
           { class: "result" },
           "p = ",
-          element("strong", { id: "answer" }, `[${inOrder(order).map((at) => exact(found[at])).join(",  ")}]`),
+          element(
+            "strong",
+            { id: "answer" },
+            `[${inOrder(order)
+              .map((at) => fraction(found[at]) ?? short(found[at]))
+              .join(", ")}]`,
+          ),
         ),
         element(
           "p",
           {},
           `${size} of ${found.length} classes stay active. ${BASELINE} beside it: `,
-          `[${inOrder(order).map((at) => short(plain.probabilities[0][at])).join(",  ")}].`,
+          `[${inOrder(order)
+            .map((at) => short(plain.probabilities[0][at]))
+            .join(", ")}].`,
         ),
       ),
     ];
   },
 
-  say([{ normalizer: [threshold], support_size: [size], probabilities: [found] }]) {
+  say([
+    {
+      normalizer: [threshold],
+      support_size: [size],
+      probabilities: [found],
+    },
+  ]) {
     return `${WORKED}: threshold ${exact(threshold)}, ${size} of ${found.length} classes above it.`;
   },
 };
@@ -130,10 +155,20 @@ function verdict(stop, steps, state) {
 /** Columns up to z; what stands above τ is the probability. */
 function picture(steps, threshold, state, isNarrow) {
   const { mapping, line, text, muted } = colours();
-  const floor = Math.min(threshold, ...steps.map(({ z }) => z)) - 0.15;
+  const top = Math.max(...steps.map(({ z }) => z));
+  const lowest = Math.min(threshold, ...steps.map(({ z }) => z));
+  const room = 0.15 * (top - lowest);
+  const floor = lowest - room;
   const names = steps.map(({ place }) => label(state, place));
   const x = steps.map((_, at) => at);
-  const bar = (base, heights, colour, name) => ({ type: "bar", x, base, y: heights, marker: { color: colour }, name });
+  const bar = (base, heights, colour, name) => ({
+    type: "bar",
+    x,
+    base,
+    y: heights,
+    marker: { color: colour },
+    name,
+  });
   const above = steps.map(({ z }) => Math.max(z - threshold, 0));
   const below = steps.map(({ z }) => Math.min(z, threshold) - floor);
   const isFew = steps.length <= 12;
@@ -151,16 +186,45 @@ function picture(steps, threshold, state, isNarrow) {
     ],
     layout: {
       height: isNarrow ? 300 : 320,
+      margin: { l: 8, r: 104, t: 34, b: 8 },
       barmode: "overlay",
       bargap: 0.35,
       showlegend: true,
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: threshold, y1: threshold, line: { color: text, width: 2, dash: "dash" } }],
-      annotations: [
-        { xref: "paper", x: 1, xanchor: "right", y: threshold, yanchor: "bottom", text: `τ = ${short(threshold)}`, showarrow: false, bgcolor: colours().surface },
+      shapes: [
+        {
+          type: "line",
+          xref: "paper",
+          x0: 0,
+          x1: 1,
+          y0: threshold,
+          y1: threshold,
+          line: { color: text, width: 2, dash: "dash" },
+        },
       ],
-      xaxis: { tickvals: x, ticktext: names, title: { text: "class, by falling logit" }, showgrid: false },
-      yaxis: { title: { text: "z = logit / temperature" }, zerolinecolor: muted, range: [floor, Math.max(...steps.map(({ z }) => z)) + 0.2] },
+      annotations: [
+        {
+          xref: "paper",
+          x: 1,
+          xanchor: "left",
+          xshift: 6,
+          y: threshold,
+          text: `τ = ${short(threshold, 3)}`,
+          showarrow: false,
+        },
+      ],
+      xaxis: {
+        tickvals: x,
+        ticktext: names,
+        title: { text: "class, by falling logit" },
+        showgrid: false,
+        zeroline: false,
+      },
+      yaxis: {
+        title: { text: "z = logit / temperature" },
+        zerolinecolor: muted,
+        range: [floor, top + room],
+      },
     },
   };
 }
