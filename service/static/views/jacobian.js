@@ -107,8 +107,9 @@ function pictures(cells, { rows, columns }, names) {
     ],
     zmin: -size,
     zmax: size,
-    xgap: cells.length > 20 ? 0 : 2,
-    ygap: cells.length > 20 ? 0 : 2,
+    // Without a gap plotly writes a style attribute, which the policy refuses.
+    xgap: cells.length > 20 ? 1 : 2,
+    ygap: cells.length > 20 ? 1 : 2,
     ...(cells.length <= MOST_WRITTEN && { texttemplate: "%{text}", textfont: { color: text } }),
   };
   const of = (z) => ({
