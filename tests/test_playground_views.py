@@ -18,7 +18,7 @@ from mappings.registry import MAPPINGS
 from server import map_logits, shared_server
 
 VIEWS = ("bars", "simplex", "curves", "jacobian", "worked", "compare", "own")
-REQUIRED = {
+REQUIRED: dict[str, dict[str, Any]] = {
     "gumbel_softmax": {"mapping.seed": 7},
     "margin_softmax": {"mapping.target": 1},
     "weighted_softmax": {"mapping.weights": "[1,2,0]"},
