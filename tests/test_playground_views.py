@@ -186,8 +186,8 @@ def test_the_code_of_a_view_gets_its_numbers(view: str, tmp_path: Path) -> None:
     assert printed == [answer["probabilities"] for answer in shown]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+# Colours are those of the scheme and places those of the width: no pair has any of its own.
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_nothing_stands_in_the_way_of_anybody(width: int, scheme: str) -> None:
     """By axe-core; and nothing is wider than a phone."""
     source = present(AXE.exists() and AXE.read_text(encoding="utf-8"), "axe-core")
