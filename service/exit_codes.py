@@ -1,6 +1,7 @@
 """What the exit codes of the command line mean, and which an error has."""
 
-import probmap_client
+import sys
+
 from mappings.errors import InvalidRow, ProbmapError
 from service.errors import STATUS
 
@@ -36,6 +37,8 @@ def told(error: BaseException) -> tuple[int, str] | None:
         return FAILED, f"{where}{error.strerror or error}"
     if isinstance(error, ValueError):
         return USAGE_ERROR, str(error)
-    if isinstance(error, probmap_client.ProbmapError):
+    # Only who asks a server has loaded the client, which takes a while.
+    client = sys.modules.get("probmap_client")
+    if client is not None and isinstance(error, client.ProbmapError):
         return FAILED, error.detail
     return None

@@ -5,7 +5,7 @@ import functools
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,16 +33,26 @@ def present(found: Any, what: str) -> Any:
     return found
 
 
+_opened = ExitStack()
+atexit.register(_opened.close)
+
+
 @functools.cache
 def browser() -> Browser:
-    """One browser for the whole test run."""
+    """One browser for a module of tests."""
     program = present(next(filter(None, map(shutil.which, PROGRAMS)), None), "Chromium")
-    playwright = sync_playwright().start()
+    playwright = _opened.enter_context(sync_playwright())
     # Chromium has no sandbox of its own for root, which containers are.
     started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-    atexit.register(playwright.stop)
-    atexit.register(started.close)
+    _opened.callback(started.close)
     return started
+
+
+def close_browser() -> None:
+    """Ends the browser, if there is one: its client runs an event loop in this very thread."""
+    _opened.close()
+    browser.cache_clear()
+    context.cache_clear()
 
 
 @functools.cache

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +26,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def browser_ends_with_its_module() -> Iterator[None]:
+    """Where a browser was used, the next module can run an event loop of its own again."""
+    yield
+    if "browser_page" in sys.modules:
+        sys.modules["browser_page"].close_browser()

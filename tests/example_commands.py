@@ -78,8 +78,10 @@ def environment() -> dict[str, str]:
 
 def built(file: str, folder: Path) -> Example:
     """An example, compiled into a folder where it has to be; skips where its tool is missing."""
-    whole = COMMANDS[file].replace(".venv/bin/python", sys.executable)
-    *builds, run = (shlex.split(part) for part in whole.replace("/tmp/", f"{folder}/").split("&&"))
+    # In this order: the interpreter may itself lie in /tmp.
+    whole = COMMANDS[file].replace("/tmp/", f"{folder}/")
+    whole = whole.replace(".venv/bin/python", sys.executable)
+    *builds, run = (shlex.split(part) for part in whole.split("&&"))
     tool = (builds or [run])[0][0]
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
