@@ -18,10 +18,10 @@ MB = 1 << 20
 PATHS = {"map": "/v1/map", "sample": "/v1/sample", "loss": "/v1/loss"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    """A server with the faulty mapping."""
-    with faulty_server() as running:
+@pytest.fixture(scope="module", params=["httptools", "h11"])
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """A server with the faulty mapping, by each parser."""
+    with faulty_server("--http-parser", request.param) as running:
         yield running
 
 
