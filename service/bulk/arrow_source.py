@@ -115,7 +115,7 @@ class _ParquetFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+            self._file = pq.ParquetFile(path, pre_buffer=False)
         except pa.ArrowException as error:
             raise ValueError(f"{path} is no Parquet file: {error}") from None
         self.schema = self._file.schema_arrow
@@ -134,7 +134,7 @@ class _ArrowFile:
     """An Arrow file with its table of batches."""
 
     def __init__(self, path: Path) -> None:
-        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._file = pa.ipc.open_file(pa.OSFile(str(path)))
         self.schema = self._file.schema
         self.rows: int | None = None
 
@@ -152,12 +152,12 @@ class _ArrowStream:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with pa.ipc.open_stream(pa.memory_map(str(path))) as reader:
+        with pa.ipc.open_stream(pa.OSFile(str(path))) as reader:
             self.schema = reader.schema
 
     def batches(self, names: list[str], _: int) -> Batches:
         """The batches as they were written."""
-        source = pa.memory_map(str(self._path))
+        source = pa.OSFile(str(self._path))
         size = source.size()
         for batch in pa.ipc.open_stream(source):
             yield _plain(batch, names), source.tell() / size
