@@ -5,7 +5,6 @@ import uuid
 from typing import Any, Literal
 
 import h11
-import httptools
 import orjson
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -19,14 +18,15 @@ from service.errors import (
     Overloaded,
     problem,
 )
+from service.plain_parser import PlainParser
 from service.response_headers import secured
 from service.settings import Settings, allowance, flag
 
 RETRY_SECONDS = 1
 """When a client whose connection finds no room is told to try again (seconds)."""
 
-HOP_BY_HOP = (b"upgrade", b"http2-settings")
-"""Headers, and words of `Connection`, that offer another protocol."""
+LOST = "connection_lost"
+"""Where the state of a request's scope has the event that its connection is lost."""
 
 Waiting = Literal["nothing", "request", "header", "rest"]
 """What a connection waits for: nothing while it is answered, else a request, the end of a header,
@@ -47,6 +47,7 @@ class Bounded(asyncio.Protocol):
     connections: Any
     loop: Any
     cycle: Any
+    app_state: dict[str, Any]
 
     _waiting: Waiting = "nothing"
     _timer: asyncio.TimerHandle | None = None
@@ -62,6 +63,8 @@ class Bounded(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the connection, or refuses it when there are too many."""
+        # While nothing of a body is read, its reader does not learn that the client has left.
+        self.app_state = {**self.app_state, LOST: asyncio.Event()}
         super().connection_made(transport)
         limit = self.settings.max_connections
         if len(self.connections) > limit:
@@ -72,6 +75,7 @@ class Bounded(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
+        self.app_state[LOST].set()
         self._wait("nothing")
         self._watch_no_more()
         super().connection_lost(exc)
@@ -186,44 +190,10 @@ def _too_large(settings: Settings) -> ProbmapError:
     return HeaderTooLarge(f"the header is too large; {allowance('max_header_bytes', limit)}")
 
 
-class PlainParser:
-    """A parser of httptools that stays with HTTP/1.1 when a client offers another protocol.
-
-    `Upgrade: h2c`, which Java's client sends by itself, may be ignored (RFC 9110, 7.8). httptools
-    ends such a request at its header, whatever body follows: here it is read once more without
-    the offer. That of a WebSocket is left to uvicorn.
-    """
-
-    def __init__(self, connection: "HttptoolsConnection") -> None:
-        self._connection = connection
-        self._parser = httptools.HttpRequestParser(connection)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parser, name)
-
-    def feed_data(self, data: bytes) -> None:
-        """Reads on.
-
-        Raises:
-            httptools.HttpParserError: it is no HTTP/1.1.
-            httptools.HttpParserUpgrade: a WebSocket begins.
-        """
-        while True:
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                if not self._connection.is_offered_another():
-                    raise
-                data = self._connection.plain_header() + data[upgrade.args[0] :]
-                self._parser = httptools.HttpRequestParser(self._connection)
-
-
 class HttptoolsConnection(Bounded, HttpToolsProtocol):
     """A connection that is read by httptools, which bounds nothing itself."""
 
     parser: Any
-    headers: list[tuple[bytes, bytes]]
     _is_in_body = False
     _has_moved_on = False
     _header_bytes = 0
@@ -252,22 +222,6 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
         self.parser = PlainParser(self)
         super().connection_made(transport)
 
-    def is_offered_another(self) -> bool:
-        """Whether the request offers to go on in a protocol that is not spoken here."""
-        return bool(self.parser.should_upgrade()) and not self._should_upgrade()
-
-    def plain_header(self) -> bytes:
-        """The request's header without that offer."""
-        version = self.parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version)]
-        for name, value in self.headers:
-            if name == b"connection":
-                tokens = [token.strip() for token in value.split(b",")]
-                value = b", ".join(token for token in tokens if token.lower() not in HOP_BY_HOP)
-            if name not in HOP_BY_HOP:
-                lines.append(b"%b: %b\r\n" % (name, value))
-        return b"".join(lines) + b"\r\n"
-
     def on_message_begin(self) -> None:
         """A request begins."""
         self._header_bytes = 0
@@ -292,7 +246,7 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The header has come."""
-        if self.is_offered_another():
+        if self.parser.is_offered_another:
             return
         self._is_in_body = self._has_moved_on = True
         super().on_headers_complete()
@@ -304,7 +258,7 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request has come."""
-        if self.is_offered_another():
+        if self.parser.is_offered_another:
             return
         self._is_in_body, self._has_moved_on = False, True
         super().on_message_complete()

@@ -102,9 +102,13 @@ class Stream:
         """How it ended, once all answers are taken."""
         return Ending(self._requests, self._failed, self._error)
 
+    def abandon(self) -> None:
+        """Stops all work: nobody is there for the answers."""
+        self._window.abandon()
+
     def close(self) -> None:
         """Stops all work, and gives back every permit."""
-        self._window.abandon()
+        self.abandon()
         for permit in list(self._permits):
             self._release(permit)
 

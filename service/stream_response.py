@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from service.connections import LOST
 from service.runtime import Runtime
 from service.stream import Arrived, Ending, Stream
 
@@ -63,6 +64,7 @@ class StreamResponse(Response):
         reading = asyncio.ensure_future(
             stream.read(form.arriving(receive), partial(_gone, receive))
         )
+        leaving = asyncio.ensure_future(_abandon_when_lost(stream, scope))
         try:
             start = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **start})
@@ -73,6 +75,7 @@ class StreamResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             reading.cancel()
+            leaving.cancel()
             stream.close()
             permit.release()
 
@@ -86,6 +89,15 @@ class StreamResponse(Response):
                     await send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             raise ClientDisconnect from None
+
+
+async def _abandon_when_lost(stream: Stream, scope: Scope) -> None:
+    """Stops the work of a client that leaves while nothing that it sent is read."""
+    # Servers other than ours tell of it by what is received alone.
+    lost: asyncio.Event | None = scope.get("state", {}).get(LOST)
+    if lost is not None:
+        await lost.wait()
+        stream.abandon()
 
 
 async def _gone(receive: Receive) -> None:

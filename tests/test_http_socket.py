@@ -71,6 +71,14 @@ def test_a_step_loop_is_answered_step_by_step(server: RunningServer) -> None:
             row[answer["tokens"][0][0]] += 1
 
 
+def test_a_ping_is_answered_while_requests_are_computed(server: RunningServer) -> None:
+    slow = {"logits": [1, 2], "mapping": {"name": "faulty", "fault": "slow", "seconds": 1.0}}
+    with connected(server) as connection:
+        connection.send(json.dumps(slow))
+        assert connection.ping(b"there?").wait(10)
+        assert json.loads(connection.recv(timeout=30))["rows"] == 1
+
+
 def test_a_bad_message_is_answered_and_the_next_is_read(server: RunningServer) -> None:
     with connected(server) as connection:
         connection.send("{")
