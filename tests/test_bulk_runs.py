@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from server import ROOT
 from service.bulk.evaluator import Answered, Here
 from service.bulk.piece import Piece
 from service.bulk.spool import Spool
+from waiting import until
 
 RANDOM = np.random.default_rng(21)
 LOGITS = [row.astype(np.float32) for row in RANDOM.normal(size=(60, 6))]
@@ -158,17 +158,20 @@ def slow_run(folder: Path) -> tuple[list[object], Path]:
     return ["--input", source, "--output", output, *flags], output
 
 
-def ended_by(number: signal.Signals, arguments: list[object], output: Path) -> tuple[int, bytes]:
-    """Ends a run by a signal when some of it is done; its exit code and what it said."""
+def pieces_done(output: Path) -> int:
+    """How much of a run is done and kept (a count)."""
     state = output.with_name(f"{output.name}.partial") / "state.json"
+    return int(json.loads(state.read_text())["done"]) if state.exists() else 0
+
+
+def ended_by(number: signal.Signals, arguments: list[object], output: Path) -> tuple[int, bytes]:
+    """Ends a run by a signal when it has done something; its exit code and what it said."""
+    before = pieces_done(output)
     process = subprocess.Popen(
         command(*arguments), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + SECONDS
-        while not state.exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert state.exists(), process.communicate()
+        until(lambda: pieces_done(output) > before or process.poll() is not None, SECONDS)
         process.send_signal(number)
         _, said = process.communicate(timeout=SECONDS)
     finally:
@@ -182,9 +185,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     arguments, output = slow_run(tmp_path)
     code, said = ended_by(signal.SIGKILL, arguments, output)
     assert (code, said) == (-signal.SIGKILL, b"")
-    before = json.loads((tmp_path / "answers.jsonl.partial" / "state.json").read_text())["done"]
-    assert before > 0
-    code, said = ended_by_interrupt(arguments, output, before)
+    assert pieces_done(output) > 0
+    code, said = ended_by(signal.SIGINT, arguments, output)
     assert code == 130
     assert b"Traceback" not in said
     assert b"kept" in said
@@ -193,25 +195,6 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     succeeded(*arguments)
     assert output.read_bytes() == resumed
     assert len(resumed.splitlines()) == 6000
-
-
-def ended_by_interrupt(arguments: list[object], output: Path, before: int) -> tuple[int, bytes]:
-    """Interrupts a run that goes on, when it has done more."""
-    state = output.with_name(f"{output.name}.partial") / "state.json"
-    process = subprocess.Popen(command(*arguments), cwd=ROOT, stderr=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
-            if json.loads(state.read_text())["done"] > before:
-                break
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-    assert not output.exists()
-    return process.returncode, said
 
 
 def test_a_terminal_shows_rows_and_the_time_left(tmp_path: Path) -> None:

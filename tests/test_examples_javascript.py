@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
+from browser_page import context
 from example_commands import (
     EXAMPLES,
     RUN_SECONDS,
@@ -237,3 +239,15 @@ def test_the_page_draws_bars_and_tells_what_is_wrong(tmp_path: Path) -> None:
     assert bars == [[0, "0.0000"], [0.25, "0.2500"], [0.75, "0.7500"]]
     assert (said, none) == ("", [])
     assert "nan" in wrong
+
+
+def test_the_page_draws_bars_in_a_browser(tmp_path: Path) -> None:
+    with served(shared_server().url, tmp_path) as url:
+        page = context(1280, "light").new_page()
+        page.goto(url)
+        page.get_by_label("Logits").fill("0, 0.5, 1")
+        page.get_by_label("α").fill("2")
+        expect(page.locator("#bars > div")).to_have_text([" 0.0000", " 0.2500", " 0.7500"])
+        page.get_by_label("Logits").fill("0, x, 1")
+        expect(page.get_by_role("alert")).to_contain_text("nan")
+        page.close()
