@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.connections import LOST
+from service.bounded import LOST
 from service.runtime import Runtime
 from service.stream import Arrived, Ending, Stream
 

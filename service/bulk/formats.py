@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from service.bulk.array_source import npy_source, safetensors_source
 from service.bulk.line_source import LineSource
 from service.bulk.line_writer import LineWriter
+from service.bulk.npy_source import npy_source
 from service.bulk.piece import Item, Outcome, Source
+from service.bulk.safetensors_source import safetensors_source
 from service.bulk.spool import Spool
 from service.bulk.tensor_writer import TensorWriter
 from service.settings import Settings
