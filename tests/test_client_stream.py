@@ -86,8 +86,12 @@ def test_no_more_requests_are_in_flight_than_the_window(face: str, window: int) 
 @pytest.mark.parametrize("face", FACES)
 def test_a_slow_request_holds_up_those_behind_it_only_in_order(face: str) -> None:
     steps = [Step(seconds=1.5), OK]
-    orders: list[tuple[Order, list[int]]] = [("input", [0, 1, 2]), ("completion", [1, 2, 0])]
-    for order, wanted in orders:
+    # Which of the two quick ones is ready first, nobody says.
+    orders: list[tuple[Order, list[list[int]]]] = [
+        ("input", [[0, 1, 2]]),
+        ("completion", [[1, 2, 0], [2, 1, 0]]),
+    ]
+    for order, right in orders:
         with scripted(*steps) as server, opened(face, server.url) as client:
             # The first is on its way before the others are taken.
             def items(server: Any = server) -> Iterator[Any]:
@@ -98,7 +102,7 @@ def test_a_slow_request_holds_up_those_behind_it_only_in_order(face: str) -> Non
 
             given: Any = items() if face == "sync" else _asynchronous(items())
             found = client.stream(given, "softmax", order=order)
-            assert [result.index for result in found] == wanted
+            assert [result.index for result in found] in right
 
 
 async def _asynchronous(items: Iterator[Any]) -> AsyncIterator[Any]:

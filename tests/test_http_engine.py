@@ -24,6 +24,9 @@ pytestmark = pytest.mark.alone
 NOT_HELD_UP = 2.0
 """What "at once" means where other work shares the machine (seconds)."""
 
+LONG = 10.0
+"""How long a computation takes that nobody waits for to its end (seconds)."""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
@@ -150,16 +153,16 @@ def test_callers_that_leave_do_not_touch_the_others(server: RunningServer) -> No
 
 def test_who_leaves_gives_its_place_back(server: RunningServer) -> None:
     connection = socket.create_connection(("127.0.0.1", server.port))
-    connection.sendall(raw_request(slow(1.0)))
+    connection.sendall(raw_request(slow(LONG)))
     until(lambda: metric(server, "probmap_inflight_bytes") > 0)
     connection.close()
-    assert until(lambda: metric(server, "probmap_inflight_bytes") == 0) < 0.8
+    assert until(lambda: metric(server, "probmap_inflight_bytes") == 0) < LONG / 2
 
 
 def test_an_answer_that_would_be_late_is_refused_in_time(server: RunningServer) -> None:
     started = time.monotonic()
-    answer = post(server, slow(1.5), **{"X-Request-Timeout-Ms": "200"})
-    assert 0.2 <= time.monotonic() - started < 1.4
+    answer = post(server, slow(LONG), **{"X-Request-Timeout-Ms": "200"})
+    assert 0.2 <= time.monotonic() - started < LONG / 2
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
     in_time = post(server, slow(0), **{"X-Request-Timeout-Ms": "30000"})
     assert in_time.status_code == 200
@@ -175,14 +178,13 @@ def test_a_time_that_is_none_is_refused(server: RunningServer, given: str) -> No
 
 def test_more_rows_than_the_server_holds_are_refused_at_once() -> None:
     with faulty_server("--max-inflight-rows", "4") as server, httpx.Client() as client:
-        blocker = threading.Thread(target=post, args=(server, slow(1.5)))
+        blocker = threading.Thread(target=post, args=(server, slow(3.0)))
         blocker.start()
         until(lambda: metric(server, "probmap_inflight_rows") == 1)
         small = {"logits": [[1, 2]] * 3, "mapping": "softmax"}
         large = {"logits": [[1, 2]] * 4, "mapping": "softmax"}
-        started = time.monotonic()
         refused = client.post(f"{server.url}/v1/map", json=large)
-        assert time.monotonic() - started < 1.0
+        assert blocker.is_alive()
         assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         assert "--max-inflight-rows" in refused.json()["detail"]
@@ -197,16 +199,15 @@ def test_more_rows_than_the_server_holds_are_refused_at_once() -> None:
 
 def test_more_bytes_than_the_server_holds_are_refused_before_they_are_read() -> None:
     with faulty_server("--max-inflight-bytes", "300000") as server:
-        blocker = threading.Thread(target=post, args=(server, slow(1.5)))
+        blocker = threading.Thread(target=post, args=(server, slow(3.0)))
         blocker.start()
         until(lambda: metric(server, "probmap_inflight_bytes") > 0)
         body = {"logits": [[0.123456789] * 50_000], "mapping": "softmax"}
-        started = time.monotonic()
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             whole = raw_request(body)
             connection.sendall(whole[:100_000])
             assert connection.recv(65536).startswith(b"HTTP/1.1 429 ")
-        assert time.monotonic() - started < 1.4
+        assert blocker.is_alive()
         blocker.join()
         assert post(server, body).status_code == 200
         assert metric(server, "probmap_inflight_bytes") == 0
@@ -269,7 +270,8 @@ def test_told_to_stop_the_server_finishes_what_it_took(number: signal.Signals) -
         ]
         until(lambda: metric(server, "probmap_inflight_rows") == 9)
         server.process.send_signal(number)
-        assert until(lambda: readiness(server) == 503) < 1
+        until(lambda: readiness(server) == 503)
+        assert not any(future.done() for future in running)
         refused = post(server, {"logits": [1, 2], "mapping": "softmax"})
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert refused.headers["retry-after"] == "1"

@@ -1,7 +1,11 @@
 """A server asked for four times what it can answer: nobody is forgotten, nothing is kept."""
 
 import asyncio
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ pytestmark = pytest.mark.alone
 
 MAX_ROWS = 32
 OVERLOAD = 4
-SECONDS = 10.0
+SECONDS = 6.0
 
 
 def load(server: RunningServer) -> tuple[list[Answer], list[Answer]]:
@@ -25,23 +29,35 @@ def load(server: RunningServer) -> tuple[list[Answer], list[Answer]]:
     return peak, asyncio.run(steady_callers(server.port, request, OVERLOAD * pace, SECONDS))
 
 
+@contextmanager
+def rows_held(server: RunningServer) -> Iterator[list[float]]:
+    """The rows that the server says it holds, looked at again and again."""
+    seen: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            seen.append(metric(server, "probmap_inflight_rows"))
+
+    with ThreadPoolExecutor(1) as looking:
+        looked = looking.submit(look)
+        yield seen
+        over.set()
+        looked.result()
+
+
 def test_every_request_is_answered_and_memory_is_given_back() -> None:
+    # How many, and how fast, make bench ONLY=engine tells.
     with running_server("--max-inflight-rows", str(MAX_ROWS)) as server:
         load(server)
         size = server.resident_bytes()
-        peak, overloaded = load(server)
+        with rows_held(server) as held:
+            peak, overloaded = load(server)
         assert {answer.status for answer in peak} == {200}
         assert {answer.status for answer in overloaded} == {200, 429}
-        good = sum(answer.status == 200 for answer in overloaded)
-        # Half of the peak, whatever else the machine does; the goal of 80 % is a benchmark's.
-        assert good / SECONDS > 0.5 * len(peak) / max(answer.at for answer in peak)
-        # Who is let in waits for no more than what the server may hold, at the server's pace.
-        pace = good / SECONDS
-        accepted = [answer.seconds for answer in overloaded if answer.status == 200]
-        assert np.quantile(accepted, 0.99) < 5 * MAX_ROWS / pace
-        # A refusal takes next to nothing of anybody's time.
-        refusals = [answer.seconds for answer in overloaded if answer.status == 429]
-        assert np.median(refusals) < 0.25
+        # Who is let in waits for no more rows than the server may hold.
+        assert 0 < max(held) <= MAX_ROWS
+        refusals = [answer for answer in overloaded if answer.status == 429]
         time.sleep(1)
         assert abs(server.resident_bytes() - size) < 0.1 * size
         assert metric(server, "probmap_inflight_rows") == 0
