@@ -1,6 +1,6 @@
 """What can be asked of a batch, and the answer."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from torch import Tensor
@@ -117,14 +117,14 @@ A = TypeVar("A", Evaluation, JacobianAnswer)
 
 def _cut(answer: A, start: int, stop: int, skip: str = "") -> dict[str, Any]:
     cut: dict[str, Any] = {}
-    for entry in fields(answer):
-        value = getattr(answer, entry.name)
-        if value is None or entry.name == skip:
+    for name in answer.__slots__:
+        value = getattr(answer, name)
+        if value is None or name == skip:
             continue
         if isinstance(value, Support | JacobianAnswer):
-            cut[entry.name] = value.rows(start, stop)
+            cut[name] = value.rows(start, stop)
         elif isinstance(value, dict):
-            cut[entry.name] = {key: part[start:stop] for key, part in value.items()}
+            cut[name] = {key: part[start:stop] for key, part in value.items()}
         else:
-            cut[entry.name] = value[start:stop]
+            cut[name] = value[start:stop]
     return cut

@@ -211,12 +211,13 @@ def joined(parts: Sequence[tuple[P, int]]) -> P:
     if len(parts) == 1:
         return first
     update: dict[str, Any] = {}
+    by_row = [part._by_row() for part, _ in parts]
     for name in (*first.per_row_fields(), *first.per_row_list_fields()):
         if getattr(first, name) is None:
             continue
         values: list[Any] = []
-        for part, rows in parts:
-            own = part._by_row().get(name)
+        for (part, rows), given in zip(parts, by_row, strict=True):
+            own = given.get(name)
             values += [getattr(part, name)] * rows if own is None else own
         update[name] = values
     for name in first.per_class_fields():

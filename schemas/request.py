@@ -38,6 +38,10 @@ class JacobianRequest(BaseModel):
     """rows × classes: v of jvp and vjp."""
 
 
+DENSE = JacobianRequest()
+"""The form of a Jacobian for which none is named."""
+
+
 class Request(BaseModel):
     """What to compute of the logits, whatever the endpoint."""
 
@@ -72,7 +76,7 @@ class Request(BaseModel):
 
     def derivatives(self) -> Derivatives:
         """The form of the Jacobian."""
-        asked = self.jacobian or JacobianRequest()
+        asked = self.jacobian or DENSE
         return Derivatives(asked.form, asked.vector)
 
     def answer_numbers(self, rows: int, classes: int) -> int:

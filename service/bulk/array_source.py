@@ -59,7 +59,7 @@ class ArraySource:
         first = self._job(0, min(1, self.rows))
         names = tuple(name for name in columns if name != LOGITS)
         classes = max(1, self._classes)
-        self.asked = AskedOfRows(first.request, first.wanted().dtype, classes, names)
+        self.asked = AskedOfRows(first.request, first.wanted.dtype, classes, names)
         self._step = rows_at_once(first.request, classes, batch_rows)
 
     def pieces(self, first: int) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ class JobSource:
         self._job = job
         self.rows: int | None = job.rows
         classes = job.classes if job.lengths is None else None
-        self.asked = AskedOfRows(job.request, job.wanted().dtype, classes, self._by_row())
+        self.asked = AskedOfRows(job.request, job.wanted.dtype, classes, self._by_row())
 
     def pieces(self, first: int) -> Iterator[Piece]:
         """The piece, unless it is done."""

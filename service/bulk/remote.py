@@ -37,7 +37,7 @@ def request_of(job: Job) -> probmap_client.Request[Any]:
         "support_limit": request.support_limit,
         # So that both faces of this command say the same of a row that has no answer.
         "invalid_rows": "report",
-        "dtype": "float64" if job.wanted().dtype == torch.float64 else "float32",
+        "dtype": "float64" if job.wanted.dtype == torch.float64 else "float32",
     }
     if request.jacobian is not None:
         asked = {"form": request.jacobian.form, "vector": request.jacobian.vector}

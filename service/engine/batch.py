@@ -139,7 +139,7 @@ class Batch:
         return in_steps(
             _together([job.logits for job in jobs]),
             joined([(job.request.mapping, job.rows) for job in jobs]),
-            _wanted([job.wanted() for job in jobs], rows),
+            _wanted([job.wanted for job in jobs], rows),
             processors=[joined(list(zip(chain, rows, strict=True))) for chain in chains],
             invalid_rows="report",
             lengths=_lengths(jobs),

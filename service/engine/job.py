@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ NUMBER_BYTES = 8
 """What a number of an answer takes at most (bytes)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Without slots: what is worked out once is kept beside the fields.
+@dataclass(frozen=True, eq=False)
 class Job:
     """One request, decoded, whatever wire it came by.
 
@@ -41,7 +43,7 @@ class Job:
         """The classes of the longest row (a count)."""
         return self.logits.shape[1]
 
-    @property
+    @cached_property
     def answer_bytes(self) -> int:
         """The most that the answer will take, as far as the request tells (bytes)."""
         return NUMBER_BYTES * self.request.answer_numbers(self.rows, self.classes)
@@ -51,6 +53,7 @@ class Job:
         """What the logits take, and the most that the answer will (bytes)."""
         return self.logits.nbytes + self.answer_bytes
 
+    @cached_property
     def wanted(self) -> Wanted:
         """What to compute."""
         request = self.request
@@ -67,7 +70,7 @@ class Job:
 
     def batch_key(self) -> Hashable:
         """What jobs must agree on to be computed together."""
-        request, wanted = self.request, self.wanted()
+        request, wanted = self.request, self.wanted
         form, draws, targets = wanted.derivatives.form, wanted.draws, wanted.targets
         # The factors' width is that of the row with the most columns; no row has no batch.
         if self.rows == 0 or ("jacobian" in wanted.outputs and form == "factors"):

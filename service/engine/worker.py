@@ -14,6 +14,7 @@ from mappings.errors import ProbmapError
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
+from service.engine.heap import trim_heap
 from service.engine.queue import Queue
 
 TURN_SECONDS = 0.02
@@ -21,6 +22,9 @@ TURN_SECONDS = 0.02
 
 IDLE_SECONDS = 0.25
 """How often an idle worker shows that it lives (seconds)."""
+
+IDLE_LOOKS_BEFORE_TRIM = 4
+"""After how many looks in a row that find no work the free memory goes back to the system."""
 
 STILL_SECONDS = 1.5
 """How long a worker may show no movement before the server is not ready (seconds)."""
@@ -96,13 +100,18 @@ class Worker:
             warm_up(kind, self.device)
             self.beat = time.monotonic()
         self.is_warm = True
+        idle_looks = 0
         while not self._is_ending:
             self.beat = time.monotonic()
             taken = self._queue.take(IDLE_SECONDS)
-            if isinstance(taken, Batch):
-                self._compute(taken)
-            elif taken is not None:
-                self._compute(Batch(taken, self.device))
+            if taken is None:
+                idle_looks += 1
+                # Once per pause: an idle server has nothing more to give back.
+                if idle_looks == IDLE_LOOKS_BEFORE_TRIM:
+                    trim_heap()
+                continue
+            idle_looks = 0
+            self._compute(taken if isinstance(taken, Batch) else Batch(taken, self.device))
 
     def _compute(self, batch: Batch) -> None:
         self._batch = batch

@@ -75,7 +75,7 @@ class ArrowRequest:
         self._none = {name: _no_rows(name, self.schema.field(name).type) for name in self.by_row}
         none = torch.empty(0, self.classes or 1, dtype=DTYPES[kind.value_type])
         job = self._job(none, None, self._none)
-        self.request, self.dtype = job.request, job.wanted().dtype
+        self.request, self.dtype = job.request, job.wanted.dtype
         lost = [name for name in OTHER_WIRES if name in self.request.wanted()]
         if lost:
             reason = f"{lost[0]} fits no column; ask for it as JSON or as safetensors"
