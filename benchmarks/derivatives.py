@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from mappings.answer import Derivatives
 from mappings.base import Mapping
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
+from mappings.wanted import Derivatives
 
 GOAL = 4.0
 REPEATS = 3

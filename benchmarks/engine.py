@@ -21,6 +21,7 @@ from schemas.request import MapRequest
 from server import RunningServer, metric, running_server
 from service.engine.engine import Engine
 from service.engine.job import Job
+from service.heap import keep_freed_memory
 from service.settings import Settings
 
 CALLERS = 64
@@ -123,6 +124,7 @@ def show_overload(server: RunningServer) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     show_callers()
     with running_server("--log-level", "warning") as default:
         show_batches(default)

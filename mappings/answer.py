@@ -11,42 +11,16 @@ from mappings.errors import OutputTooLarge
 from mappings.evaluation import VALID, Evaluation, JacobianAnswer, Output
 from mappings.gibbs import inverse
 from mappings.jacobian import Form
-from mappings.losses import Targets, loss
+from mappings.losses import loss
 from mappings.rows import maximum, row_sum
-from mappings.sampling import Draws
 from mappings.solution import Solution
 from mappings.support import Support, joined_supports, supports
+from mappings.wanted import Wanted
 
 LOGARITHMIC: frozenset[Output] = frozenset(
     {"log_probabilities", "entropy", "support", "token_log_probabilities"}
 )
 """Outputs that need the log-probabilities."""
-
-
-@dataclass(frozen=True, slots=True)
-class Derivatives:
-    """Which derivatives are asked for.
-
-    Attributes:
-        form: how the Jacobian is answered.
-        vector: (rows, classes) what "jvp" and "vjp" are taken with.
-    """
-
-    form: Form = "dense"
-    vector: Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a batch is asked, beside its mapping; see `mappings.evaluate.evaluate`."""
-
-    outputs: frozenset[Output]
-    dtype: torch.dtype
-    support_limit: int | None = None
-    derivatives: Derivatives = Derivatives()
-    draws: Draws | None = None
-    targets: Targets | None = None
-    output_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +70,11 @@ class Answer:
             masses = masses.clone()
             masses[chunk.bad] = 0
         if "probabilities" in asked:
-            self._put("probabilities", chunk, masses, solution.classes)
+            is_all = solution.classes is None and len(masses) == self.rows
+            if is_all and not chunk.bad and masses.device == self.device:
+                self.outputs["probabilities"] = masses
+            else:
+                self._put("probabilities", chunk, masses, solution.classes)
         if "support_size" in asked:
             self._put("support_size", chunk, (masses > 0).sum(-1))
         if "normalizer" in asked:

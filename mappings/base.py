@@ -31,8 +31,10 @@ class Mapping(Parameters):
     """Whether the mapping cuts classes off: low ones get exactly zero by design."""
     by_class: ClassVar[bool] = False
     """Whether parameters belong to class ids, so that it must see every class in its place."""
-    elements_at_once: ClassVar[int] = 1 << 18
+    elements_at_once: ClassVar[int] = 1 << 20
     """Logits solved together on a CPU (a count): what comes between stays in the cache."""
+    masses_at_once: ClassVar[int | None] = None
+    """As many where nothing is asked for that takes float64 copies of the rows; None: the same."""
     undefined: ClassVar[str] = "the mapping is undefined for this row"
     """What a caller reads of a row that `undefined_rows` picks out."""
 

@@ -1,6 +1,5 @@
 """Softmax of logits at a temperature, for float32 logits in float32 wherever that is enough."""
 
-from dataclasses import replace
 from functools import cache
 
 import torch
@@ -10,7 +9,7 @@ from mappings.gibbs import Slope, gibbs, inverse
 from mappings.rows import (
     LOWEST,
     block_sums,
-    exponential,
+    exponential_,
     maximum,
     pairwise_sum,
     row_sum,
@@ -18,8 +17,8 @@ from mappings.rows import (
 )
 from mappings.solution import Solution
 
-AT_ONCE = 1 << 18
-"""Exponentials taken together (a count): they stay in the cache."""
+AT_ONCE = 1 << 21
+"""Logits taken together (a count): what is read again comes from the last cache."""
 
 
 def boltzmann(logits: Tensor, temperature: Tensor) -> Solution:
@@ -37,18 +36,7 @@ def boltzmann(logits: Tensor, temperature: Tensor) -> Solution:
         scores = scaled(logits, top, temperature)
         return gibbs(scores, Slope(inverse(temperature)), offset=offset)
 
-    tempered = (temperature != 1).squeeze(-1)
-    if logits.dtype == torch.float64:
-        return exact()
-    if bool(tempered.all()):
-        return replace(exact(), probabilities=exact().probabilities.float())
-    masses, total = _narrow(logits, top)
-    if bool(tempered.any()):
-        # A quotient rounded to float32 before the exponential would cost digits.
-        scores = scaled(logits[tempered], top[tempered], temperature[tempered])
-        exponentials = exponential(scores)
-        total[tempered] = row_sum(exponentials)
-        masses[tempered] = (exponentials / total[tempered]).float()
+    masses, total = _shares(logits, top, temperature)
 
     def log_pullback(weights: Tensor) -> Tensor:
         pull = exact().log_pullback
@@ -64,18 +52,42 @@ def boltzmann(logits: Tensor, temperature: Tensor) -> Solution:
     )
 
 
-def _narrow(logits: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
-    """The softmax at T = 1 in float32, and the float64 sum of its exponentials."""
+def _shares(logits: Tensor, top: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    """The softmax in the dtype of the logits, and the float64 sum of its exponentials."""
     masses = torch.empty_like(logits)
+    total = torch.empty_like(temperature)
     step = max(1, AT_ONCE // logits.shape[-1])
-    totals = []
-    for part, peak, out in zip(*(t.split(step) for t in (logits, top, masses)), strict=True):
-        torch.sub(part, peak, out=out)
-        # What `exponential` does to deep ones is a pass of its own, and changes no other bit.
-        if bool(out.amin() <= LOWEST[torch.float32]):
-            out.copy_(exponential(out))
-        else:
-            out.exp_()
-        totals.append(pairwise_sum(block_sums(out).double()))
-        out.div_(totals[-1].float())
-    return masses, torch.cat(totals)
+    for part in zip(
+        *(t.split(step) for t in (logits, top, temperature, masses, total)), strict=True
+    ):
+        values, peak, pace, out, sums = part
+        wide = (pace != 1).squeeze(-1)
+        # A quotient rounded to float32 before the exponential would cost digits.
+        if logits.dtype == torch.float64 or bool(wide.all()):
+            _wide(values, peak, pace, out, sums)
+            continue
+        _narrow(values, peak, out, sums)
+        if bool(wide.any()):
+            some_masses, some_sums = torch.empty_like(out[wide]), torch.empty_like(sums[wide])
+            _wide(values[wide], peak[wide], pace[wide], some_masses, some_sums)
+            out[wide], sums[wide] = some_masses, some_sums
+    return masses, total
+
+
+def _narrow(logits: Tensor, top: Tensor, masses: Tensor, total: Tensor) -> None:
+    """Writes the softmax at T = 1 in float32, and the sums."""
+    torch.sub(logits, top, out=masses)
+    # What `exponential` does to deep ones is a pass of its own, and changes no other bit.
+    if bool(masses.amin() <= LOWEST[torch.float32]):
+        exponential_(masses)
+    else:
+        masses.exp_()
+    total.copy_(pairwise_sum(block_sums(masses).double()))
+    masses.div_(total.float())
+
+
+def _wide(logits: Tensor, top: Tensor, temperature: Tensor, masses: Tensor, total: Tensor) -> None:
+    """Writes the softmax at any T by way of float64, and the sums."""
+    exponentials = exponential_(scaled(logits, top, temperature))
+    total.copy_(row_sum(exponentials))
+    masses.copy_(exponentials.div_(total))

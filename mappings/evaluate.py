@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mappings.answer import Answer, Chunk, Derivatives, Wanted
+from mappings.answer import Answer, Chunk
 from mappings.base import Mapping
 from mappings.chain import Chain
 from mappings.compact import whole
@@ -18,14 +18,18 @@ from mappings.losses import Targets
 from mappings.parameters import Row
 from mappings.processor import Processor
 from mappings.sampling import Draws
+from mappings.wanted import Derivatives, Wanted
 
 InvalidRows = Literal["reject", "report"]
 
 NARROWED_AT_ONCE = 1 << 22
 """Logits looked through together on a CPU for what matters of them (a count)."""
 
-DEVICE_FACTOR = 256
+DEVICE_FACTOR = 64
 """How many times as many logits a GPU takes at once as a CPU does."""
+
+MASSES: frozenset[Output] = frozenset({"probabilities", "support_size", "normalizer", "tokens"})
+"""Outputs that need the probabilities alone."""
 
 
 def evaluate(
@@ -95,9 +99,12 @@ def precision(logits: Tensor) -> torch.dtype:
     return torch.float64 if wide else torch.float32
 
 
-def suitable(mapping: Mapping, device: torch.device) -> int:
-    """How many logits of a mapping a device takes best at a time (a count)."""
-    return mapping.elements_at_once * (1 if device.type == "cpu" else DEVICE_FACTOR)
+def suitable(mapping: Mapping, outputs: Collection[Output], device: torch.device) -> int:
+    """How many logits a device takes best at a time, for a mapping and outputs (a count)."""
+    best = mapping.elements_at_once
+    if mapping.masses_at_once is not None and MASSES.issuperset(outputs):
+        best = mapping.masses_at_once
+    return best if device.type == "cpu" else best * DEVICE_FACTOR
 
 
 def _narrowed(processors: Sequence[Processor], device: torch.device) -> int:
@@ -146,7 +153,7 @@ def in_steps(
     row = mapping.bind(rows, device)
     steps = [(processor, processor.bind(rows, device)) for processor in processors]
     reasons: dict[int, str] = {}
-    solved = at_once or suitable(mapping, device)
+    solved = at_once or suitable(mapping, wanted.outputs, device)
     step = max(1, (at_once or _narrowed(processors, device)) // classes)
     sloped = not wanted.outputs.isdisjoint({"jacobian", "gradient"})
     for start in range(0, rows, step):

@@ -1,7 +1,9 @@
 """What can be asked of a batch, and the answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from itertools import accumulate, pairwise
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -67,9 +69,9 @@ class JacobianAnswer:
         whole = sum(tensor.numel() for tensor in tensors if tensor is not None)
         return whole + sum(block.numel() for block in self.blocks or ())
 
-    def rows(self, start: int, stop: int) -> "JacobianAnswer":
-        """The derivatives of rows start (included) to stop (excluded), as views."""
-        return JacobianAnswer(self.form, **_cut(self, start, stop, skip="form"))
+    def split(self, sizes: Sequence[int]) -> list["JacobianAnswer"]:
+        """The derivatives of so many rows each, one after the other, as views."""
+        return [JacobianAnswer(self.form, **fields) for fields in _split(self, sizes, skip="form")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +109,35 @@ class Evaluation:
     jacobian: JacobianAnswer | None = None
     parameter_gradients: dict[str, Tensor] | None = None
 
-    def rows(self, start: int, stop: int) -> "Evaluation":
-        """The answers of rows start (included) to stop (excluded), as views."""
-        return Evaluation(**_cut(self, start, stop))
+    def split(self, sizes: Sequence[int]) -> list["Evaluation"]:
+        """The answers of so many rows each, one after the other, as views."""
+        return [Evaluation(**fields) for fields in _split(self, sizes)]
 
 
-A = TypeVar("A", Evaluation, JacobianAnswer)
-
-
-def _cut(answer: A, start: int, stop: int, skip: str = "") -> dict[str, Any]:
-    cut: dict[str, Any] = {}
+def _split(
+    answer: Evaluation | JacobianAnswer, sizes: Sequence[int], skip: str = ""
+) -> list[dict[str, Any]]:
+    """The fields of each part that an answer falls into; absent ones are left out."""
+    parts: list[dict[str, Any]] = [{} for _ in sizes]
     for name in answer.__slots__:
         value = getattr(answer, name)
         if value is None or name == skip:
             continue
-        if isinstance(value, Support | JacobianAnswer):
-            cut[name] = value.rows(start, stop)
-        elif isinstance(value, dict):
-            cut[name] = {key: part[start:stop] for key, part in value.items()}
-        else:
-            cut[name] = value[start:stop]
-    return cut
+        for part, piece in zip(parts, _pieces(value, sizes), strict=True):
+            part[name] = piece
+    return parts
+
+
+def _pieces(value: Any, sizes: Sequence[int]) -> Sequence[Any]:
+    if isinstance(value, Tensor):
+        tensors: tuple[Tensor, ...] = value.split(list(sizes))
+        return tensors
+    if isinstance(value, JacobianAnswer):
+        return value.split(sizes)
+    if isinstance(value, dict):
+        columns = [part.split(list(sizes)) for part in value.values()]
+        return [dict(zip(value, pieces, strict=True)) for pieces in zip(*columns, strict=True)]
+    spans = pairwise(accumulate(sizes, initial=0))
+    if isinstance(value, Support):
+        return [value.rows(start, stop) for start, stop in spans]
+    return [value[start:stop] for start, stop in spans]

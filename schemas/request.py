@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from mappings.answer import Derivatives
 from mappings.base import Mapping
 from mappings.evaluate import InvalidRows
 from mappings.evaluation import LossOutput, MapOutput, Output, SampleOutput
@@ -16,6 +15,7 @@ from mappings.parameters import PerRow, Seed
 from mappings.processor import Processor
 from mappings.registry import MAPPINGS, PROCESSORS
 from mappings.sampling import MAX_SAMPLES, Draws
+from mappings.wanted import Derivatives
 from schemas.documented import Registered, Rows
 
 Dtype = Literal["float64", "float32"]
@@ -38,7 +38,7 @@ class JacobianRequest(BaseModel):
     """rows × classes: v of jvp and vjp."""
 
 
-DENSE = JacobianRequest()
+DENSE = Derivatives()
 """The form of a Jacobian for which none is named."""
 
 
@@ -76,15 +76,17 @@ class Request(BaseModel):
 
     def derivatives(self) -> Derivatives:
         """The form of the Jacobian."""
-        asked = self.jacobian or DENSE
-        return Derivatives(asked.form, asked.vector)
+        if self.jacobian is None:
+            return DENSE
+        return Derivatives(self.jacobian.form, self.jacobian.vector)
 
     def answer_numbers(self, rows: int, classes: int) -> int:
         """How many numbers the answer for so many rows of so many classes can hold at most."""
+        dense = self.dense_numbers(rows, classes)
+        if "support" not in self.outputs:
+            return dense
         listed = classes if self.support_limit is None else min(self.support_limit, classes)
-        return self.dense_numbers(rows, classes) + rows * (
-            3 * listed if "support" in self.wanted() else 0
-        )
+        return dense + rows * 3 * listed
 
     def dense_numbers(self, rows: int, classes: int) -> int:
         """How many numbers its dense outputs hold, as far as the request tells."""

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from service.exit_codes import MEANINGS, USAGE_ERROR, told
+from service.heap import keep_freed_memory
 from service.settings import Settings, flag, is_repeatable, shown, variable
 from service.version import release
 
@@ -100,6 +101,7 @@ def _serve(program: str, given: argparse.Namespace) -> int:
         return USAGE_ERROR
     # torch's idle threads would spin beside the event loop; it reads this once, when imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    keep_freed_memory()
     # Imports torch, which takes seconds: not for --help.
     from service.server import serve
 

@@ -84,7 +84,7 @@ def bits(evaluation: Evaluation, row: int, classes: int | None = None) -> dict[s
     Args:
         classes: compare only the first so many classes of the dense outputs.
     """
-    one = evaluation.rows(row, row + 1)
+    one = evaluation.split([row, 1, len(evaluation.status) - row - 1])[1]
     support = supported(one)
     tensors = {
         "probabilities": present(one.probabilities)[:, :classes],

@@ -14,12 +14,12 @@ from answers import OUTPUTS, answer
 from cases import CASES, Case, built
 from client_faces import FACES, opened
 from golden_rows import PLAIN, each, printed
-from mappings.answer import Derivatives
 from mappings.evaluate import evaluate
 from mappings.evaluation import Evaluation
 from mappings.jacobian import Form
 from mappings.losses import Targets
 from mappings.sampling import Draws
+from mappings.wanted import Derivatives
 from probmap_client import Client, MapResult, ProbmapError, Refused
 from safetensors_bodies import random_logits
 from server import map_logits, shared_client, shared_server

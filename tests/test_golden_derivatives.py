@@ -8,11 +8,11 @@ from torch import Tensor
 
 from cases import built
 from golden_rows import ROWS, each, printed
-from mappings.answer import Derivatives
 from mappings.evaluate import evaluate
 from mappings.losses import Targets
 from mappings.processor import Processor
 from mappings.registry import PROCESSORS
+from mappings.wanted import Derivatives
 
 Golden = dict[str, Any]
 

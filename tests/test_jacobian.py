@@ -18,7 +18,6 @@ from answers import present
 from cases import CASES, DEFAULTS, Case, built, logits, spread
 from differences import assert_slopes, exact_slopes, slopes
 from mappings import answer as answer_module
-from mappings.answer import Derivatives
 from mappings.base import Mapping
 from mappings.errors import InvalidParameter, OutputTooLarge
 from mappings.evaluate import evaluate
@@ -28,6 +27,7 @@ from mappings.parameters import joined
 from mappings.processor import Processor
 from mappings.registry import MAPPINGS, PROCESSORS
 from mappings.support import Support
+from mappings.wanted import Derivatives
 
 VOCABULARY = 151_936
 FORMS: tuple[Form, ...] = ("dense", "support", "factors", "jvp", "vjp")

@@ -13,6 +13,7 @@ from torch import Tensor
 import reference
 from answers import answer, bits, listed, present, probabilities, supported
 from cases import CASES, DEFAULTS, NAMES, Case, built, logits, spread
+from mappings import boltzmann
 from mappings.base import Mapping
 from mappings.parameters import joined
 from mappings.registry import MAPPINGS
@@ -438,9 +439,12 @@ def test_a_long_row_has_the_same_bits_however_the_batch_is_cut(
     values = rows_of(case, 4, classes, torch.float32)
     mapping = case.mapping(classes)
     alone = [bits(answer(values[row : row + 1], mapping), 0) for row in range(4)]
-    monkeypatch.setattr(type(mapping), "elements_at_once", 1 << 30)
-    together = answer(values, mapping)
-    assert [bits(together, row) for row in range(4)] == alone
+    for elements in (classes, 3 * classes, 1 << 30):
+        monkeypatch.setattr(type(mapping), "elements_at_once", elements)
+        monkeypatch.setattr(type(mapping), "masses_at_once", elements)
+        monkeypatch.setattr(boltzmann, "AT_ONCE", elements)
+        together = answer(values, mapping)
+        assert [bits(together, row) for row in range(4)] == alone
 
 
 # The caller's memory

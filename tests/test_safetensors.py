@@ -12,10 +12,10 @@ from torch import Tensor
 from answers import present, supported
 from cases import CASES, DEFAULTS, Case, built, spread
 from cases import logits as cosines
-from mappings.answer import Derivatives
 from mappings.evaluate import evaluate
 from mappings.losses import Targets
 from mappings.sampling import Draws
+from mappings.wanted import Derivatives
 from processor_cases import chain
 from safetensors_bodies import (
     MEDIA_TYPE,

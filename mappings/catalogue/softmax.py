@@ -23,7 +23,7 @@ class Softmax(Mapping):
 
     name: Literal["softmax"] = "softmax"
 
-    elements_at_once = 1 << 20
+    masses_at_once = 1 << 22
 
     def solve(self, logits: Tensor, row: Row) -> Solution:
         return boltzmann(logits, row["temperature"])

@@ -37,6 +37,7 @@ class SparseSoftmax(Mapping):
     """What happens to classes equal to the last one kept."""
 
     sparse = True
+    masses_at_once = 1 << 22
 
     def candidates(self, logits: Tensor, row: Row) -> Kept | None:
         if "k" not in row and "p" not in row:

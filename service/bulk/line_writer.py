@@ -31,9 +31,8 @@ class LineWriter:
         if self._has_lines:
             self._spool.append(LINES, [self._line(item, item.index, item.job, outcome)])
             return
-        for row in range(item.job.rows):
-            one = _row(item.job, row)
-            line = self._line(item, item.index + row, one, outcome.rows(row, row + 1))
+        for row, answer in enumerate(outcome.split([1] * item.job.rows)):
+            line = self._line(item, item.index + row, _row(item.job, row), answer)
             self._spool.append(LINES, [line])
 
     def finished(self) -> Path:

@@ -3,16 +3,15 @@
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
-from mappings.answer import Wanted
 from mappings.errors import InvalidRow, OutputTooLarge
 from mappings.evaluate import in_steps, suitable
 from mappings.evaluation import VALID, Evaluation
 from mappings.parameters import joined
+from mappings.wanted import Wanted
 from service.engine.job import Completed, Job
 from service.errors import OutOfMemory, TooLarge
 from service.settings import raises
@@ -106,10 +105,10 @@ class Batch:
     def outcomes(self) -> list[tuple[Entry, Outcome]]:
         """What becomes of each job, once all rows are done."""
         assert self._evaluation is not None
-        ends = accumulate((entry.job.rows for entry in self.entries), initial=0)
+        parts = self._evaluation.split([entry.job.rows for entry in self.entries])
         return [
-            (entry, self._outcome(entry, self._evaluation.rows(start, stop)))
-            for entry, (start, stop) in zip(self.entries, pairwise(ends), strict=True)
+            (entry, self._outcome(entry, part))
+            for entry, part in zip(self.entries, parts, strict=True)
         ]
 
     def without(self, error: BaseException) -> "list[Batch] | Outcome":
@@ -123,7 +122,8 @@ class Batch:
             return TooLarge(f"{error.detail} ({raises('max_output_elements')})")
         if not is_out_of_memory(error):
             return error
-        usual = min(suitable(job.request.mapping, self.device), job.logits.numel())
+        best = suitable(job.request.mapping, job.wanted.outputs, self.device)
+        usual = min(best, job.logits.numel())
         at_once = (self.at_once or usual) // 2
         if at_once < job.classes:
             return OutOfMemory(

@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from mappings.answer import Wanted
 from mappings.evaluate import precision
 from mappings.evaluation import Evaluation
+from mappings.wanted import Wanted
 from schemas.request import Request
 
 NUMBER_BYTES = 8

@@ -14,8 +14,8 @@ from mappings.errors import ProbmapError
 from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
-from service.engine.heap import trim_heap
 from service.engine.queue import Queue
+from service.heap import trim_heap
 
 TURN_SECONDS = 0.02
 """How long a batch is computed before others that wait get their turn (seconds)."""
