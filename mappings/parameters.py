@@ -108,7 +108,7 @@ class Parameters(BaseModel):
 
     def batch_key(self) -> tuple[object, ...]:
         """What two requests must agree on to share a batch."""
-        absent = tuple(getattr(self, name) is None for name in self.per_row_fields())
+        absent = tuple(getattr(self, name) is None for name in _optional(type(self)))
         return type(self), *(getattr(self, name) for name in self.static_fields()), absent
 
     def _by_row(self) -> dict[str, list[Any] | Tensor]:
@@ -182,6 +182,17 @@ def _unmarked(parameters: type[Parameters]) -> tuple[str, ...]:
     marks = (PerRowMark, PerRowListMark, PerClassMark)
     varying = {"name"}.union(*(_marked(parameters, mark) for mark in marks))
     return tuple(name for name in parameters.model_fields if name not in varying)
+
+
+@cache
+def _optional(parameters: type[Parameters]) -> tuple[str, ...]:
+    """Names of the per-row fields that need not be given at all."""
+    fields = parameters.model_fields
+    return tuple(
+        name
+        for name in _marked(parameters, PerRowMark)
+        if type(None) in get_args(fields[name].annotation)
+    )
 
 
 def _column(value: float | list[float]) -> Tensor:

@@ -24,6 +24,10 @@ MAX_PROCESSORS = 32
 """The longest chain of processors (a count)."""
 
 
+ONE_A_LOGIT: frozenset[Output] = frozenset({"probabilities", "log_probabilities", "gradient"})
+"""Outputs of one number for each logit."""
+
+
 class JacobianRequest(BaseModel):
     """Which derivatives ∂p_i/∂x_j to answer."""
 
@@ -91,7 +95,7 @@ class Request(BaseModel):
     def dense_numbers(self, rows: int, classes: int) -> int:
         """How many numbers its dense outputs hold, as far as the request tells."""
         wanted = self.wanted()
-        per_logit = len({"probabilities", "log_probabilities", "gradient"} & wanted)
+        per_logit = len(ONE_A_LOGIT & wanted)
         if "parameter_gradients" in wanted:
             per_logit += 2
         if "jacobian" in wanted and self.derivatives().form != "dense":

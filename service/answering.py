@@ -9,13 +9,13 @@ from service.engine.admission import Permit
 from service.errors import DeadlineExceeded
 from service.runtime import Runtime
 from service.stages import Progress
-from service.wire.exchange import Encoded, Exchange
+from service.wire.exchange import Body, Encoded, Exchange
 
 
 async def answer(
     runtime: Runtime,
     exchange: Exchange,
-    body: bytearray,
+    body: Body,
     permit: Permit,
     progress: Progress,
     *,
@@ -42,7 +42,8 @@ async def answer(
     try:
         async with limit:
             with progress.stage("decode"):
-                job = progress.job = await runtime.transcode(size, partial(exchange.decode, body))
+                job = await runtime.transcode(size, partial(exchange.decode, body))
+                progress.read(job)
             del body
             if exchange.timeout_seconds is not None:
                 given = progress.arrived + exchange.timeout_seconds

@@ -1,19 +1,19 @@
 """Reads a request's body into one buffer, inflated, within its limits of size and time."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from mappings.errors import ProbmapError
+from service.arriving_body import ArrivingBody, BodyLimit
 from service.content_encoding import Inflation, coding_of
 from service.engine.admission import Permit
-from service.errors import BodyTimeout, TooLarge, UnsupportedMediaType
-from service.settings import Settings, allowance, flag
+from service.errors import UnsupportedMediaType
+from service.rooms import Rooms
+from service.settings import Settings
+from service.wire.exchange import Body
 from service.wire.oip_header import HEADER, tensors_start
 
 ALIGNMENT = 16
@@ -46,7 +46,8 @@ async def read_body(
     *,
     media_types: Sequence[str] | None = None,
     most: int | None = None,
-) -> bytearray:
+    rooms: Rooms | None = None,
+) -> Body:
     """The whole body of a request, inflated if it was compressed.
 
     Args:
@@ -58,6 +59,7 @@ async def read_body(
         media_types: what the route reads; the first is the one assumed of a body without
             Content-Type. None: whatever the header says.
         most: what the route reads (bytes), where that is not max_body_bytes.
+        rooms: where a large body may be; None: in a bytearray of its own.
 
     Raises:
         UnreadBody: the body is of another media type or coding, too large or too slow, or the
@@ -68,89 +70,37 @@ async def read_body(
         ClientDisconnect: the client left.
     """
     headers = Headers(scope=scope)
-    limit = _Limit.of(settings) if most is None else _Limit(most, f"this path reads {most:,} bytes")
+    limit = BodyLimit.of(settings)
+    if most is not None:
+        limit = BodyLimit(most, f"this path reads {most:,} bytes")
     lead = -tensors_start(headers.get(HEADER, ""), ALIGNMENT) % ALIGNMENT
     try:
         if media_types is not None:
             check_media_type(headers.get("content-type", ""), media_types)
         coding = coding_of(",".join(headers.getlist("content-encoding")))
-        body = bytearray(0 if coding else lead)
-        await _receive(body, headers, receive, limit, settings.body_timeout_seconds, permit)
+        arriving = ArrivingBody(scope, receive, limit, permit, 0 if coding else lead)
+        if rooms is not None and coding is None:
+            arriving.rooms = rooms
+        body = await arriving.whole(settings.body_timeout_seconds)
     except ProbmapError as error:
         raise UnreadBody(error) from None
     if coding is not None:
+        assert isinstance(body, bytearray)
         source, body = body, bytearray(lead)
         await _inflate(body, Inflation(coding, source), len(source), limit, permit, transcode)
+    permit.hold(len(body) - lead)
+    if isinstance(body, memoryview):
+        return body[lead:]
     # Moves no byte: a bytearray that loses its first bytes starts later.
     del body[:lead]
-    permit.hold(len(body))
     return body
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The most that a body may have.
-
-    Attributes:
-        bytes: so many.
-        rule: why, and how to have more.
-    """
-
-    bytes: int
-    rule: str
-
-    @classmethod
-    def of(cls, settings: Settings) -> "_Limit":
-        """The limit that is a setting."""
-        most = settings.max_body_bytes
-        return cls(most, allowance("max_body_bytes", most))
-
-    def check(self, size: int, what: str) -> None:
-        """Raises TooLarge for a size (bytes) that is over the limit; `what` says of what."""
-        if size > self.bytes:
-            raise TooLarge(f"{what}; {self.rule}")
-
-
-async def _receive(
-    body: bytearray,
-    headers: Headers,
-    receive: Receive,
-    limit: _Limit,
-    seconds: float,
-    permit: Permit,
-) -> None:
-    """Appends what the client sends to `body`."""
-    lead = len(body)
-    declared = headers.get("content-length", "")
-    expected = int(declared[:20]) if declared.isdecimal() else 0
-    limit.check(expected, f"the body has {expected:,} bytes")
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += message.get("body", b"")
-                size = len(body) - lead
-                limit.check(size, "the body is too large")
-                if not message.get("more_body", False):
-                    return
-                # All of it must fit, but only what is there is held: who sends nothing takes
-                # no room from others.
-                permit.expect(max(expected, size))
-                permit.hold(size)
-    except TimeoutError:
-        raise BodyTimeout(
-            f"the body did not arrive within {seconds:g} seconds "
-            f"({flag('body_timeout_seconds')} of the server sets this time)"
-        ) from None
 
 
 async def _inflate(
     body: bytearray,
     inflation: Inflation,
     source_bytes: int,
-    limit: _Limit,
+    limit: BodyLimit,
     permit: Permit,
     transcode: Transcode,
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -11,6 +12,7 @@ from mappings.errors import ProbmapError
 from service.bounded import Bounded
 from service.errors import HeaderTooLarge
 from service.plain_parser import PlainParser
+from service.rest_of_body import REST, RestOfBody
 from service.settings import Settings, allowance
 
 
@@ -25,6 +27,7 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
     parser: Any
     _is_in_body = False
     _has_moved_on = False
+    _is_catching_up = False
     _header_bytes = 0
     _unfinished_bytes = 0
 
@@ -49,6 +52,7 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the connection, or refuses it when there are too many."""
         self.parser = PlainParser(self)
+        self.app_state = {**self.app_state, REST: self._rest}
         super().connection_made(transport)
 
     def on_message_begin(self) -> None:
@@ -83,7 +87,8 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A part of the body has come."""
         self._has_moved_on = True
-        super().on_body(body)
+        if not self._is_catching_up:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request has come."""
@@ -91,6 +96,34 @@ class HttptoolsConnection(Bounded, HttpToolsProtocol):
             return
         self._is_in_body, self._has_moved_on = False, True
         super().on_message_complete()
+
+    def _rest(self, scope: Scope, room: memoryview) -> RestOfBody | None:
+        """Receives the rest of a request's body; None where the parser has read to its end."""
+        # A scope is copied on its way, its headers are not.
+        is_current = scope["headers"] is self.cycle.scope["headers"] and self._is_in_body
+        return RestOfBody(self, room) if is_current and not self.cycle.disconnected else None
+
+    def take_rest(self) -> bytearray:
+        """What the parser has handed on and nobody has received yet; no more will come by it."""
+        taken: bytearray = self.cycle.body
+        self.cycle.body = bytearray()
+        return taken
+
+    def read_rest(self, protocol: asyncio.BaseProtocol) -> None:
+        """Lets the socket's bytes go to a protocol instead of the parser."""
+        self.transport.set_protocol(protocol)
+        self.flow.resume_reading()
+
+    def end_rest(self, skipped: memoryview | None) -> None:
+        """Lets them go to the parser again, which is told what it has missed, or begins anew."""
+        self.transport.set_protocol(self)
+        if skipped is None:
+            self.parser = PlainParser(self)
+            self.on_message_complete()
+            return
+        self._is_catching_up = True
+        self.parser.feed_data(skipped)
+        self._is_catching_up = False
 
 
 class H11Connection(Bounded, H11Protocol):

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -38,9 +39,8 @@ def report(scope: Scope, status: int, seconds: float) -> None:
     progress: Progress | None = state.get("progress")
     fields = _fields(scope, route, status, seconds)
     text = "%(method)s %(route)s %(code)s %(ms).1f ms %(request_id)s"
-    if progress is not None and (job := progress.job) is not None:
-        mapping = job.request.mapping.name
-        fields |= {"mapping": mapping, "rows": job.rows, "classes": job.classes}
+    if progress is not None and progress.asked is not None:
+        fields |= asdict(progress.asked)
         text += " %(mapping)s %(rows)d × %(classes)d"
     if failure is not None:
         fields["error"] = failure

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from service.engine.admission import Admission
 from service.engine.batch import Batch
 from service.engine.engine import Engine
+from service.heap import trim_heap
+from service.rooms import Rooms
 from service.settings import Settings
 from service.statistics import Statistics
 from service.telemetry import Metrics
@@ -31,8 +33,9 @@ class Runtime:
         self.statistics = Statistics()
         self.metrics = Metrics()
         self.tracing = None if settings.traces == "off" else Tracing()
-        self.engine = Engine(settings, self._observe)
-        self.regions = Regions(settings.allow_shared_memory)
+        self.rooms = Rooms()
+        self.engine = Engine(settings, self._observe, self._give_back)
+        self.regions = Regions(settings.allow_shared_memory, self.rooms)
         self.metrics.watch(self.engine, self.admission)
         self._codecs = ThreadPoolExecutor(settings.codec_threads, thread_name_prefix="codec")
 
@@ -45,6 +48,10 @@ class Runtime:
     def _observe(self, batch: Batch) -> None:
         self.metrics.observe_batch(batch)
         self.statistics.count_batch(batch)
+
+    def _give_back(self) -> None:
+        self.rooms.trim()
+        trim_heap()
 
     def start(self) -> None:
         """Starts the engine, which gets ready by itself."""

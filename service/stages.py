@@ -26,19 +26,34 @@ class Stage:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for, in a few words: its connection keeps them longer than its logits.
+
+    Attributes:
+        mapping: the mapping's name.
+        rows: of logits (a count).
+        classes: of the longest row (a count).
+    """
+
+    mapping: str
+    rows: int
+    classes: int
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a request has come; what is known of it when it fails.
 
     Attributes:
         arrived: when it came (seconds of time.monotonic).
-        job: what it asks for; None: it is not read yet.
+        asked: what it asks for; None: it is not read yet.
         stages: those that are over, in order; one that failed too.
         is_answered: whether its answer is written.
     """
 
     arrived: float
-    job: Job | None = None
+    asked: Asked | None = None
     stages: list[Stage] = field(default_factory=list)
     is_answered: bool = False
 
@@ -50,6 +65,10 @@ class Progress:
             yield
         finally:
             self.stages.append(Stage(name, started, time.monotonic() - started))
+
+    def read(self, job: Job) -> None:
+        """Notes what it asks for."""
+        self.asked = Asked(job.request.mapping.name, job.rows, job.classes)
 
     def computed(self, submitted: float, completed: Completed) -> None:
         """Notes how long the computation waited and took.

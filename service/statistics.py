@@ -67,16 +67,16 @@ class Statistics:
 
     def count(self, progress: Progress) -> None:
         """Counts a request that is over and was read, whether it was answered or not."""
-        job = progress.job
-        if job is None:
+        asked = progress.asked
+        if asked is None:
             return
-        found = self._by_mapping[job.request.mapping.name]
+        found = self._by_mapping[asked.mapping]
         seconds = time.monotonic() - progress.arrived
         if not progress.is_answered:
             found.fail.add(seconds)
             return
         found.last_answered = time.time_ns() // 1_000_000
-        found.rows += job.rows
+        found.rows += asked.rows
         found.success.add(seconds)
         for stage in progress.stages:
             found.stages[stage.name].add(stage.seconds)

@@ -20,6 +20,7 @@ from mappings.registry import MAPPINGS
 from mappings.sampling import Draws
 from oip_bodies import HEADER, Sent, binary, body, close, infer, logits, outputs, parsed, rows
 from server import shared_client
+from service.rooms import Rooms
 from service.settings import Settings
 from service.wire.oip_decode import decode
 from service.wire.shared_memory import Regions
@@ -416,7 +417,9 @@ def test_logits_are_the_bodys_memory_where_that_is_aligned(lead: int) -> None:
     whole = bytearray(content)
     length = int(headers[HEADER])
     start = torch.frombuffer(whole, dtype=torch.uint8).data_ptr()
-    job, _ = decode(whole, length, MAPPINGS["softmax"], Settings(), Regions(is_allowed=False))
+    job, _ = decode(
+        whole, length, MAPPINGS["softmax"], Settings(), Regions(is_allowed=False, rooms=Rooms())
+    )
     is_view = job.logits.data_ptr() == start + length
     assert is_view == ((start + length) % 4 == 0)
     assert job.logits.data_ptr() % 4 == 0

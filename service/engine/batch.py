@@ -149,10 +149,9 @@ class Batch:
 
     def _outcome(self, entry: Entry, evaluation: Evaluation) -> Outcome:
         if entry.job.request.invalid_rows == "reject":
-            texts = enumerate(evaluation.status)
-            reasons = {row: text for row, text in texts if text != VALID}
-            if reasons:
-                return InvalidRow(reasons)
+            status = evaluation.status
+            if status.count(VALID) < len(status):
+                return InvalidRow({row: text for row, text in enumerate(status) if text != VALID})
         return Completed(evaluation, self.started - entry.submitted, self.seconds)
 
 

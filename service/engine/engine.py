@@ -12,6 +12,7 @@ from service.engine.job import Completed, Job
 from service.engine.queue import Budget, Queue
 from service.engine.worker import Worker
 from service.errors import NotReady
+from service.heap import trim_heap
 from service.settings import Settings
 
 WATCH_SECONDS = 0.25
@@ -37,16 +38,23 @@ class Engine:
         workers: one for each device.
     """
 
-    def __init__(self, settings: Settings, computed: Computed = lambda batch: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        computed: Computed = lambda batch: None,
+        rest: Callable[[], None] = trim_heap,
+    ) -> None:
         """Prepares the workers; none runs yet.
 
         Args:
             settings: devices, budgets and times.
             computed: is told of every batch that is done, on the event loop.
+            rest: is called by a worker that has had nothing to do for a while.
         """
         delay = settings.max_delay_ms / 1000
         self.queue = Queue(Budget(settings.max_batch_elements, settings.max_batch_bytes, delay))
         self._computed = computed
+        self._rest = rest
         self._stall_seconds = settings.stall_seconds
         self._is_draining = False
         self._arrived: list[Entry] = []
@@ -54,7 +62,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
         self.workers = [
-            Worker(device, self.queue, self._deliver) for device in devices(settings.device)
+            Worker(device, self.queue, self._deliver, rest) for device in devices(settings.device)
         ]
         # By their places: each is replaced once, and what fails again needs a new process.
         self._replaced: set[int] = set()
@@ -172,7 +180,7 @@ class Engine:
             self._settle([(entry, error) for entry in batch.entries], None)
         if place not in self._replaced:
             self._replaced.add(place)
-            self.workers[place] = Worker(worker.device, self.queue, self._deliver)
+            self.workers[place] = Worker(worker.device, self.queue, self._deliver, self._rest)
             self.workers[place].start()
             log.warning("the worker on %s was replaced", worker.device)
             return

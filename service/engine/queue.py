@@ -79,7 +79,7 @@ class Queue:
         with self._changed:
             entry.is_dropped = True
             if entry in self._places:
-                self._remove(entry)
+                self._remove([entry], self._groups[entry.key])
 
     def take(self, timeout: float) -> Batch | list[Entry] | None:
         """The next batch to go on with, or jobs to make one of; None: nothing came in time.
@@ -136,15 +136,14 @@ class Queue:
             if taken and (elements > self.budget.elements or size > self.budget.bytes):
                 break
             taken.append(entry)
-        for entry in taken:
-            self._remove(entry)
+        self._remove(taken, group)
         return taken
 
-    def _remove(self, entry: Entry) -> None:
-        del self._places[entry]
-        group = self._groups[entry.key]
-        del group.entries[entry]
-        group.elements -= entry.job.logits.numel()
+    def _remove(self, entries: Sequence[Entry], group: _Group) -> None:
+        for entry in entries:
+            del self._places[entry]
+            del group.entries[entry]
+            group.elements -= entry.job.logits.numel()
+            self.rows -= entry.job.rows
         if not group.entries:
-            del self._groups[entry.key]
-        self.rows -= entry.job.rows
+            del self._groups[entries[0].key]

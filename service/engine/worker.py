@@ -15,7 +15,6 @@ from mappings.evaluate import evaluate
 from mappings.registry import MAPPINGS
 from service.engine.batch import Batch, Entry, Outcome, is_out_of_memory
 from service.engine.queue import Queue
-from service.heap import trim_heap
 
 TURN_SECONDS = 0.02
 """How long a batch is computed before others that wait get their turn (seconds)."""
@@ -23,7 +22,7 @@ TURN_SECONDS = 0.02
 IDLE_SECONDS = 0.25
 """How often an idle worker shows that it lives (seconds)."""
 
-IDLE_LOOKS_BEFORE_TRIM = 4
+IDLE_LOOKS_BEFORE_REST = 4
 """After how many looks in a row that find no work the free memory goes back to the system."""
 
 STILL_SECONDS = 1.5
@@ -44,12 +43,23 @@ class Worker:
         beat: when it last showed that it moves (seconds of time.monotonic).
     """
 
-    def __init__(self, device: torch.device, queue: Queue, deliver: Deliver) -> None:
+    def __init__(
+        self, device: torch.device, queue: Queue, deliver: Deliver, rest: Callable[[], None]
+    ) -> None:
+        """Prepares the thread; it does not run yet.
+
+        Args:
+            device: where to compute.
+            queue: where jobs come from.
+            deliver: takes what becomes of them.
+            rest: is called once in a while without jobs, to give back what is kept for more.
+        """
         self.device = device
         self.is_warm = False
         self.beat = time.monotonic()
         self._queue = queue
         self._deliver = deliver
+        self._rest = rest
         self._batch: Batch | None = None
         self._is_ending = False
         self._thread = threading.Thread(target=self._run, name=f"worker-{device}", daemon=True)
@@ -107,8 +117,8 @@ class Worker:
             if taken is None:
                 idle_looks += 1
                 # Once per pause: an idle server has nothing more to give back.
-                if idle_looks == IDLE_LOOKS_BEFORE_TRIM:
-                    trim_heap()
+                if idle_looks == IDLE_LOOKS_BEFORE_REST:
+                    self._rest()
                 continue
             idle_looks = 0
             self._compute(taken if isinstance(taken, Batch) else Batch(taken, self.device))

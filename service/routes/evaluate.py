@@ -74,6 +74,7 @@ async def evaluate(
             permit,
             runtime.transcode,
             media_types=media_types,
+            rooms=runtime.rooms if exchange.takes_views else None,
         )
         work = answer(
             runtime,

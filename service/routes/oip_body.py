@@ -40,7 +40,7 @@ async def small_object(request: Request) -> dict[str, Any]:
         )
     finally:
         permit.release()
-    if not body.strip():
+    if not bytes(body).strip():
         return {}
     try:
         return object_at(orjson.loads(body), ())

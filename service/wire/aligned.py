@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from service.wire.exchange import Body
 
-def aligned(buffer: bytearray | memoryview, dtype: torch.dtype, offset: int, count: int) -> Tensor:
+
+def aligned(buffer: Body, dtype: torch.dtype, offset: int, count: int) -> Tensor:
     """The numbers (count,) at an offset of a buffer: a view, never to be written to.
 
     Numbers that lie across the words of memory are copied: not every processor reads those.

@@ -12,7 +12,7 @@ from service.settings import Settings
 from service.wire.arrow_answer import answer_batch, answer_schema, failed_batch
 from service.wire.arrow_framing import MEDIA_TYPE, PREFIX_BYTES, metadata_bytes, read_head
 from service.wire.arrow_request import ArrowRequest
-from service.wire.exchange import Encoded
+from service.wire.exchange import Body, Encoded
 from service.wire.limits import check_answer
 
 LARGE_BYTES = 4 << 10
@@ -50,14 +50,16 @@ class ArrowExchange:
 
     timeout_seconds: float | None = None
     beside_bytes: int = 0
+    takes_views: bool = False
 
     def __init__(self, answers: ArrowAnswers, settings: Settings) -> None:
         self._answers = answers
         self._settings = settings
         self._rows = 1
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a batch asks for."""
+        assert isinstance(body, bytearray)
         head = read_head(body[PREFIX_BYTES : PREFIX_BYTES + metadata_bytes(body)])
         if head.is_compressed:
             raise MalformedBody("the batch is compressed; write it without compression")

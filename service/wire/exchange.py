@@ -10,6 +10,9 @@ from service.engine.job import Job
 MAX_TIMEOUT_SECONDS = 86_400
 """The longest time that a request can give its answer (seconds): a day."""
 
+Body = bytearray | memoryview
+"""What a request's body is in; nothing is ever written to it."""
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -40,12 +43,15 @@ class Exchange(Protocol):
         timeout_seconds: the time the request's body gave its answer; None: none, or not known
             before `decode`.
         beside_bytes: what `decode` may read that is not in the body (bytes).
+        takes_views: whether `decode` takes a memoryview too, as which large bodies come faster;
+            if not, a bytearray alone.
     """
 
     timeout_seconds: float | None
     beside_bytes: int
+    takes_views: bool
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a body asks for; may run on any thread.
 
         Raises:

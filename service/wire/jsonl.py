@@ -11,7 +11,7 @@ from schemas.request import LossRequest, MapRequest, Request, SampleRequest
 from service.engine.job import Job
 from service.errors import problem
 from service.settings import Settings
-from service.wire.exchange import Encoded
+from service.wire.exchange import Body, Encoded
 from service.wire.json_decode import job_of
 from service.wire.json_encode import encode, written_bytes
 from service.wire.limits import check_answer
@@ -41,14 +41,16 @@ class LineExchange:
 
     timeout_seconds: float | None = None
     beside_bytes: int = 0
+    takes_views: bool = False
 
     def __init__(self, index: int, settings: Settings) -> None:
         self.index = index
         self.id: str | int | None = None
         self._settings = settings
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a line asks for."""
+        assert isinstance(body, bytearray)
         document = self.read(body)
         job = job_of(document, taken_operation(document), self._settings)
         check_answer(job.request, job.rows, job.classes, self._settings, is_text=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mappings.evaluation import Evaluation
 from schemas.request import Request
@@ -9,7 +10,7 @@ from service.engine.job import Job
 from service.errors import NotAcceptable
 from service.settings import Settings
 from service.wire import json_decode, json_encode, safetensors_decode, safetensors_encode
-from service.wire.exchange import Encoded
+from service.wire.exchange import Body, Encoded
 from service.wire.limits import check_answer
 from service.wire.preferences import preferences
 
@@ -21,14 +22,14 @@ class Format:
     Attributes:
         media_type: its name.
         is_text: whether numbers are written as text.
-        decode: the job that a body asks for.
+        decode: the job that a body asks for; of text, a bytearray.
         written_bytes: about how much `encode` writes that is not there yet (bytes).
         encode: the body of an answer, in parts.
     """
 
     media_type: str
     is_text: bool
-    decode: Callable[[bytearray, type[Request], Settings], Job]
+    decode: Callable[[Any, type[Request], Settings], Job]
     written_bytes: Callable[[Evaluation], int]
     encode: Callable[[Job, Evaluation, Settings], Sequence[bytes | memoryview]]
 
@@ -68,8 +69,9 @@ class NegotiatedExchange:
         self._reader = reader
         self._writer = writer
         self._settings = settings
+        self.takes_views = not reader.is_text
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a body asks for."""
         settings, is_text = self._settings, self._writer.is_text
         job = self._reader.decode(body, self._model, settings)

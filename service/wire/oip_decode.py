@@ -15,6 +15,7 @@ from schemas.request import MapRequest, Request, SampleRequest
 from service.engine.job import Job
 from service.errors import MalformedBody
 from service.settings import Settings
+from service.wire.exchange import Body
 from service.wire.json_decode import seeded
 from service.wire.limits import check_logits, check_numbers
 from service.wire.number_arrays import parse
@@ -45,7 +46,7 @@ DRAWING = ("seed", "samples", "replacement")
 
 
 def decode(
-    body: bytearray,
+    body: Body,
     json_bytes: int | None,
     mapping: type[Mapping],
     settings: Settings,
@@ -67,7 +68,9 @@ def decode(
     if json_bytes == 0:
         message = _raw(body)
     else:
-        message = message_of(parse(body if json_bytes is None else body[:json_bytes], settings))
+        text = body if json_bytes is None else body[:json_bytes]
+        document = text if isinstance(text, bytearray) else bytearray(text)
+        message = message_of(parse(document, settings))
     tensors = Tensors(body, json_bytes, message.inputs, settings, regions)
     rows, classes = _checked_shape(message, settings)
     given = _given(message, tensors, mapping, rows)
@@ -85,7 +88,7 @@ def decode(
     return job, message
 
 
-def _raw(body: bytearray) -> Message:
+def _raw(body: Body) -> Message:
     """What a body without JSON says: it is one row of FP32."""
     count, rest = divmod(len(body), DATATYPES["FP32"].bytes_of(1))
     if rest or not count:

@@ -4,7 +4,7 @@ from mappings.base import Mapping
 from mappings.evaluation import Evaluation
 from service.engine.job import Job
 from service.settings import Settings
-from service.wire.exchange import Encoded
+from service.wire.exchange import Body, Encoded
 from service.wire.oip_decode import decode
 from service.wire.oip_encode import encode, written_bytes
 from service.wire.oip_header import json_length
@@ -34,8 +34,10 @@ class OipExchange:
         self._regions = regions
         self._message: Message | None = None
         self.beside_bytes = regions.bytes
+        # Without the header a body is all JSON, whose parser wants a bytearray.
+        self.takes_views = bool(lengths)
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a body asks for."""
         json_bytes = json_length(self._lengths, len(body))
         job, message = decode(body, json_bytes, self._mapping, self._settings, self._regions)

@@ -11,6 +11,7 @@ from torch import Tensor
 from service.errors import MalformedBody, TooLarge
 from service.settings import Settings
 from service.wire.aligned import aligned
+from service.wire.exchange import Body
 from service.wire.numbers import Numbers, numbers
 from service.wire.oip_datatypes import Datatype
 from service.wire.oip_fields import refuse
@@ -24,7 +25,7 @@ class Tensors:
 
     def __init__(
         self,
-        body: bytearray,
+        body: Body,
         json_bytes: int | None,
         inputs: Dict[str, InputTensor],
         settings: Settings,

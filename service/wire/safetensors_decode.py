@@ -7,6 +7,7 @@ from schemas.request import Request
 from service.engine.job import Job
 from service.errors import MalformedBody
 from service.settings import Settings
+from service.wire.exchange import Body
 from service.wire.field_places import Fields
 from service.wire.json_decode import job_with
 from service.wire.limits import check_logits
@@ -20,7 +21,7 @@ REQUEST = "request"
 """The metadata entry that holds the request's fields, as JSON."""
 
 
-def decode(body: bytearray, model: type[Request], settings: Settings) -> Job:
+def decode(body: Body, model: type[Request], settings: Settings) -> Job:
     """The job that a safetensors body asks for; its logits are a view of the body.
 
     Raises:

@@ -18,6 +18,7 @@ from torch import Tensor
 from schemas.errors import shortened
 from service.errors import MalformedBody
 from service.wire.aligned import aligned
+from service.wire.exchange import Body
 
 LENGTH_BYTES = 8
 """What the header's length takes (bytes)."""
@@ -68,7 +69,7 @@ class Entry:
     start: int
     stop: int
 
-    def view(self, body: bytearray, data: int) -> Tensor:
+    def view(self, body: Body, data: int) -> Tensor:
         """The tensor, as a view of the body whose data begin at `data`; never to be written to."""
         flat = aligned(body, self.dtype, data + self.start, math.prod(self.shape))
         return flat.reshape(self.shape)
@@ -87,7 +88,7 @@ class Contents:
     metadata: Dict[str, str]
 
 
-def contents(body: bytearray) -> Contents:
+def contents(body: Body) -> Contents:
     """What a safetensors body holds.
 
     Raises:

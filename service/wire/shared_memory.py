@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mappings.errors import ProbmapError
 from schemas.errors import shortened
 from service.errors import InvalidSharedMemory, NotFound
+from service.rooms import Rooms
 from service.settings import flag, variable
 
 DIRECTORY = Path("/dev/shm")
@@ -40,6 +39,7 @@ class Region:
         size: of the region (bytes).
         descriptor: of the open object; closed when nobody holds the region any more, so that one
             unregistered while it is read stays readable.
+        rooms: where copies are made.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Region:
     offset: int
     size: int
     descriptor: int
+    rooms: Rooms
 
     def read(self, offset: int, size: int) -> memoryview:
         """A copy of `size` bytes from `offset` of the region on.
@@ -55,8 +56,7 @@ class Region:
             InvalidSharedMemory: they are not in the region, or no longer in its object.
         """
         start = self._start(offset, size)
-        # A bytearray would be filled with zeros first, which takes as long as the copy.
-        buffer = np.empty(size, np.uint8).data
+        buffer = self.rooms.room(size)
         done = 0
         while done < size:
             got = os.preadv(self.descriptor, [buffer[done:]], start + done)
@@ -113,8 +113,9 @@ class Region:
 class Regions:
     """The registered regions, by name; to be changed on the event loop alone."""
 
-    def __init__(self, is_allowed: bool) -> None:
+    def __init__(self, is_allowed: bool, rooms: Rooms) -> None:
         self.is_allowed = is_allowed
+        self._rooms = rooms
         self._regions: dict[str, Region] = {}
 
     @property
@@ -130,7 +131,7 @@ class Regions:
         if len(self._regions) >= MAX_REGIONS:
             message = f"there are {MAX_REGIONS} shared memory regions, which is the most there can"
             raise InvalidSharedMemory(f"{message} be; unregister some")
-        region = Region(name, key, offset, size, _opened(key))
+        region = Region(name, key, offset, size, _opened(key), self._rooms)
         weakref.finalize(region, os.close, region.descriptor)
         there = os.fstat(region.descriptor).st_size
         if offset + size > there:

@@ -14,7 +14,7 @@ from mappings.registry import MAPPINGS, registered
 from service.engine.job import Job
 from service.errors import MalformedBody, problem
 from service.settings import Settings
-from service.wire.exchange import Encoded
+from service.wire.exchange import Body, Encoded
 from service.wire.oip_exchange import OipExchange
 from service.wire.oip_header import HEADER
 from service.wire.shared_memory import Regions
@@ -32,13 +32,15 @@ class SocketExchange:
 
     def __init__(self, settings: Settings, regions: Regions) -> None:
         self.beside_bytes = regions.bytes
+        self.takes_views = False
         self._settings = settings
         self._regions = regions
         self._id: object = None
         self._inner: OipExchange | None = None
 
-    def decode(self, body: bytearray) -> Job:
+    def decode(self, body: Body) -> Job:
         """The job that a message asks for."""
+        assert isinstance(body, bytearray)
         length = int.from_bytes(body[:LENGTH_BYTES], "little")
         if not 0 < length <= len(body) - LENGTH_BYTES:
             raise MalformedBody(
