@@ -23,7 +23,7 @@ setup: $(STAMP) ## Makes the environment in .venv, with .venv/bin/probmap
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "probmap needs Python 3.11 or later with venv; none was found (make PYTHON=/path/to/python)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[server,arrow,otel,plot,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[server,arrow,otel,plot,ray,dev]'
 	@touch $(STAMP)
 
 serve: setup ## Starts the server on http://127.0.0.1:8000, on the best device there is

@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--invalid-rows", choices=get_args(InvalidRows), help="what to do with rows of NaN and so")
     add("--dtype", choices=get_args(Dtype), help="the precision of the answer")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:0 [auto]")
+    add(
+        "--engine",
+        choices=("here", "ray"),
+        default="here",
+        help="ray: map many files on many machines; give patterns of files, and a folder [here]",
+    )
     add("--url", metavar="URL", help="the server to ask; its key is in PROBMAP_API_KEY")
     add(
         "--columns",

@@ -1,21 +1,17 @@
 """`probmap map`: logits from the command line or a file, mapped in this process or by a server."""
 
 import argparse
-import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from mappings.errors import ProbmapError
 from mappings.evaluation import VALID, Evaluation
 from probmap_client import Client
 from schemas.request import MapRequest
 from service.bulk.evaluator import ANSWER_SECONDS, Evaluator, Here, Server
-from service.bulk.formats import ARROW, INPUTS, LINES, OUTPUTS, need, source_of
+from service.bulk.formats import ARROW, LINES, OUTPUTS, need
 from service.bulk.job_source import JobSource
 from service.bulk.map_file import Unfinished, map_file
 from service.bulk.piece import Item, Piece, Source
@@ -23,24 +19,19 @@ from service.engine.devices import devices
 from service.engine.job import Job
 from service.exit_codes import DONE, INVALID_ROWS, told
 from service.files import write_json, write_npz
-from service.map_arguments import logit_of, options_of
+from service.map_arguments import logit_of
+from service.map_run import file_source, identity_of, merging, unlimited_settings
 from service.plot import check_plot, write_plot
 from service.settings import Settings
 from service.tables import SHOWN_ROWS, print_tables
-from service.version import release
 from service.wire.field_places import Fields
 from service.wire.json_decode import job_of
 from service.wire.number_arrays import parse
-
-TABLE_OUTPUTS = ["probabilities", "log_probabilities", "normalizer", "entropy", "support_size"]
-"""What a table shows."""
 
 STANDARD_OUTPUT = "-"
 
 IN_MEMORY = (".json", STANDARD_OUTPUT)
 """Outputs of which the whole answer is in memory, as one document."""
-
-UNLIMITED = 1 << 62
 
 
 def run(given: argparse.Namespace) -> int:
@@ -54,7 +45,12 @@ def run(given: argparse.Namespace) -> int:
         ValueError: the arguments or a file's contents make no sense.
         OSError: a file cannot be read or written, or the server not be reached.
     """
-    settings = _settings()
+    if given.engine == "ray":
+        need("ray", "ray", "--engine ray")
+        from service.many_files import run as run_many
+
+        return run_many(given)
+    settings = unlimited_settings()
     output = given.output
     suffix = STANDARD_OUTPUT if output == STANDARD_OUTPUT else Path(output or "").suffix
     if output is not None and suffix not in (*OUTPUTS, *IN_MEMORY):
@@ -77,16 +73,9 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _source(given: argparse.Namespace, settings: Settings, *, is_table: bool) -> Source:
-    options = options_of(given, settings)
-    defaults: Fields = {"mapping": "softmax"}
-    if given.output is None:
-        defaults["outputs"] = TABLE_OUTPUTS
-
-    def merged(document: Fields) -> Fields:
-        return {**defaults, **document, **options}
-
     if given.logits and given.input:
         raise ValueError("give logits or --input, not both")
+    merged = merging(given, settings)
     if given.logits:
         row = [logit_of(text.strip()) for text in given.logits]
         return JobSource(job_of(merged({"logits": row}), MapRequest, settings))
@@ -97,13 +86,7 @@ def _source(given: argparse.Namespace, settings: Settings, *, is_table: bool) ->
         document = parse(bytearray(path.read_bytes()), settings)
         fields: Fields = document if isinstance(document, dict) else {"logits": document}
         return JobSource(job_of(merged(fields), MapRequest, settings))
-    if path.suffix not in INPUTS:
-        raise ValueError(f"--input should end in {', '.join(INPUTS)} or .json")
-    chosen = given.columns
-    if chosen is not None and path.suffix in (".npy", LINES):
-        raise ValueError(f"--columns is for files that have columns; {path.suffix} has none")
-    names = None if chosen is None else [name.strip() for name in chosen.split(",") if name.strip()]
-    return source_of(path, merged, names, settings, batch_rows=given.batch_rows, is_table=is_table)
+    return file_source(given, settings, is_table=is_table)
 
 
 @contextmanager
@@ -148,7 +131,7 @@ def _map_file(
     output = Path(given.output)
     try:
         failed = map_file(
-            source, evaluator, output, _identity(given), settings, restart=given.restart
+            source, evaluator, output, identity_of(given), settings, restart=given.restart
         )
     except Unfinished as unfinished:
         found = told(unfinished.reason)
@@ -171,29 +154,3 @@ def _evaluated(evaluator: Evaluator, job: Job) -> Evaluation:
 
 def _code(evaluation: Evaluation) -> int:
     return DONE if all(text == VALID for text in evaluation.status) else INVALID_ROWS
-
-
-def _identity(given: argparse.Namespace) -> dict[str, Any]:
-    """What tells a run from others: only the same run may go on where one was interrupted."""
-    apart = ("command", "output", "restart", "plot", "url", "input")
-    flags = {name: value for name, value in vars(given).items() if name not in apart}
-    text = orjson.dumps(flags, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
-    identity: dict[str, Any] = {
-        "probmap": release(),
-        "asked": hashlib.sha256(text).hexdigest(),
-        "by": "a server" if given.url else "this process",
-    }
-    if given.input:
-        state = Path(given.input).stat()
-        identity["input"] = [Path(given.input).suffix, state.st_size, state.st_mtime_ns]
-    return identity
-
-
-def _settings() -> Settings:
-    """Settings without limits: here nobody is to be protected from anybody."""
-    return Settings(
-        max_rows=UNLIMITED,
-        max_classes=UNLIMITED,
-        max_elements=UNLIMITED,
-        max_output_elements=UNLIMITED,
-    )
