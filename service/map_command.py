@@ -56,7 +56,7 @@ def run(given: argparse.Namespace) -> int:
     if output is not None and suffix not in (*OUTPUTS, *IN_MEMORY):
         raise ValueError(f"--output should end in {', '.join(OUTPUTS)} or .json, or be -")
     if suffix in ARROW:
-        need("pyarrow", "arrow", suffix)
+        need("pyarrow", "arrow", f"a {suffix} file")
     source = _source(given, settings, is_table=suffix != LINES)
     if given.plot is not None:
         check_plot(Path(given.plot), source.rows)

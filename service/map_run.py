@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from service.bulk.corpus import state_of
 from service.bulk.formats import INPUTS, LINES, source_of
 from service.bulk.piece import Source
 from service.map_arguments import options_of
@@ -74,9 +75,3 @@ def identity_of(given: argparse.Namespace) -> dict[str, Any]:
     if given.input:
         identity["input"] = state_of(Path(given.input))
     return identity
-
-
-def state_of(path: Path) -> list[Any]:
-    """What changes when a file does."""
-    state = path.stat()
-    return [path.suffix, state.st_size, state.st_mtime_ns]

@@ -40,7 +40,6 @@ def kept_by_ray(config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
 
 
 @needs_ray
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own models
 @each_config
 def test_ray_knows_every_field(config: dict[str, Any]) -> None:
     found = kept_by_ray(config)

@@ -71,7 +71,7 @@ def source_of(
         return safetensors_source(path, merged, chosen, settings, batch_rows)
     if path.suffix == LINES:
         return LineSource(path, merged, settings, is_table=is_table)
-    need("pyarrow", "arrow", path.suffix)
+    need("pyarrow", "arrow", f"a {path.suffix} file")
     from service.bulk.arrow_source import ArrowSource
 
     return ArrowSource(path, merged, chosen, settings, batch_rows)
@@ -93,11 +93,9 @@ def writer_of(suffix: str, spool: Spool, source: Source, settings: Settings) -> 
     return ArrowWriter(spool, source, suffix)
 
 
-def need(package: str, extra: str, suffix: str) -> None:
+def need(package: str, extra: str, what: str) -> None:
     """Raises ValueError, which names the extra to install, where a package is not there."""
     try:
         importlib.import_module(package)
     except ImportError:
-        raise ValueError(
-            f"a {suffix} file needs {package}; pip install 'probmap[{extra}]'"
-        ) from None
+        raise ValueError(f"{what} needs {package}; pip install 'probmap[{extra}]'") from None
