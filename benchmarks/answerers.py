@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oip_bodies import binary, body, logits, parsed, rows
+from oip_bodies import HEADER, body, logits, parsed, rows
 from wrk import Request
 
 SMALL, LARGE = 1_000, 128_256
@@ -57,11 +57,16 @@ class Servers:
     triton: str | None
 
 
+def binary(*names: str) -> list[dict[str, Any]]:
+    """Outputs as bytes; said of each, for of the whole request Triton does not heed it."""
+    return [{"name": name, "parameters": {"binary_data": True}} for name in names]
+
+
 def contenders(servers: Servers, count: int, classes: int, connections: int) -> list[Contender]:
     """Everybody who answers some rows."""
     array = rows(count, classes)
-    dense, headers = body(logits(array), **binary("probabilities"))
-    sparse, sparse_headers = body(logits(array), **binary(*SUPPORT))
+    dense, headers = body(logits(array), outputs=binary("probabilities"))
+    sparse, sparse_headers = body(logits(array), outputs=binary(*SUPPORT))
     softmax, entmax = "/v2/models/softmax/infer", "/v2/models/entmax/infer"
     is_large, is_single = classes == LARGE, connections == 1
     p50 = 1 / 3 if is_single else None
@@ -113,6 +118,7 @@ def check(found: list[Contender], array: NDArray[Any]) -> None:
         assert answer.status_code == 200, (one.name, answer.text)
         if "/v2/" not in request.url:
             continue
+        assert HEADER in answer.headers, f"{one.name} answers numbers as text"
         mapping = "softmax" if "softmax" in request.url else "entmax"
         _, tensors = parsed(answer)
         if "sparse" in one.name:

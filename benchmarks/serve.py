@@ -80,7 +80,7 @@ def is_ready(url: str, model: str) -> bool:
 
 
 def measured(
-    found: list[Contender], connections: int, rounds: int, seconds: float
+    found: list[Contender], connections: int, rounds: int, seconds: int
 ) -> dict[str, list[Rate]]:
     """The rates of everybody, in turns."""
     rates: dict[str, list[Rate]] = {one.name: [] for one in found}
@@ -141,7 +141,7 @@ def show(
     return lines
 
 
-def run(servers: Servers, rounds: int, seconds: float, only: str) -> None:
+def run(servers: Servers, rounds: int, seconds: int, only: str) -> None:
     """Puts every load on everybody."""
     written: dict[str, object] = {}
     for count, classes, connections in LOADS:
@@ -159,7 +159,7 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3, help="of load, a round and contender")
+    parser.add_argument("--seconds", type=int, default=3, help="of load, a round and contender")
     parser.add_argument("--only", default="", help="loads whose title holds this text")
     parser.add_argument("--without-triton", action="store_true")
     arguments = parser.parse_args()

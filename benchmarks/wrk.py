@@ -60,7 +60,7 @@ class Rate:
     load_share: float
 
 
-def load(request: Request, connections: int, seconds: float) -> Rate:
+def load(request: Request, connections: int, seconds: int) -> Rate:
     """Sends a request over so many connections, each as soon as it has its answer.
 
     Raises:
@@ -73,7 +73,7 @@ def load(request: Request, connections: int, seconds: float) -> Rate:
             f"wrk.headers[{json.dumps(k)}] = {json.dumps(v)}" for k, v in request.headers.items()
         ]
         script.write_text(SCRIPT.format(body=json.dumps(str(body)), headers="\n".join(lines)))
-        flags = ("-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", PATIENCE)
+        flags = ("-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", PATIENCE)
         before = _used()
         printed = subprocess.run(
             ["wrk", *flags, "-s", str(script), request.url],
