@@ -5,9 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ from websockets.sync.client import connect
 
 from line_client import LineClient
 from probmap_client import Client
-from ray_environment import ENVIRONMENT, needs_ray
+from ray_environment import START_SECONDS, command_of, descendants, needs_ray, ray_on_this_machine
 from server import ROOT, RunningServer
 from waiting import until
 
@@ -31,7 +28,6 @@ pytestmark = needs_ray
 
 CONFIG = ROOT / "docker" / "ray" / "serve.yaml"
 REPLICA = "ray::ServeReplica:{}:probmap"
-START_SECONDS = 90
 LOGITS = [0, 0.5, 1]
 SPARSEMAX = [0, 0.25, 0.75]
 """By hand: the threshold is 1/4."""
@@ -52,25 +48,6 @@ class Cluster(RunningServer):
         """The processes of an application's replicas that live."""
         title = REPLICA.format(application)
         return {pid for pid in descendants(self.process.pid) if title in command_of(pid)}
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """The processes that a process has started, those that these have started, and so on."""
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            started = [int(text) for text in children.read_text().split()]
-        except OSError:
-            continue
-        for child in started:
-            yield child
-            yield from descendants(child)
-
-
-def command_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 def free_port() -> int:
@@ -104,32 +81,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     port = free_port()
     config = tmp_path_factory.mktemp("ray") / "serve.yaml"
     config.write_text(yaml.safe_dump(configuration(port)))
-    with tempfile.NamedTemporaryFile(prefix="probmap-ray-", suffix=".log") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "ray_cluster.py"), str(config)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=ENVIRONMENT,
-        )
-        running = Cluster(f"http://127.0.0.1:{port}", process, log)
-        try:
-            until(lambda: "deployed" in running.output or process.poll() is not None, START_SECONDS)
-            assert process.poll() is None, running.output
-            yield running
-        finally:
-            started = {*descendants(process.pid)}
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for pid in started:
-                if "ray" in command_of(pid):
-                    os.kill(pid, signal.SIGKILL)
+    with ray_on_this_machine(config) as (process, log):
+        yield Cluster(f"http://127.0.0.1:{port}", process, log)
 
 
 def test_every_replica_is_a_process_of_its_own(cluster: Cluster) -> None:

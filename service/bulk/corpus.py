@@ -34,7 +34,8 @@ class CorpusFile:
 def corpus_files(patterns: Sequence[str]) -> list[CorpusFile]:
     """The files that patterns match, the largest first, so that none is left alone at the end.
 
-    What lies in folders below the first `*`, `?` or `[` of a pattern keeps them in its name.
+    What lies in folders below the first `*`, `?` or `[` of a pattern keeps them in its name; of two
+    patterns that match a file, the first names it.
 
     Args:
         patterns: paths, or patterns of them; `**` is any number of folders.
@@ -45,6 +46,7 @@ def corpus_files(patterns: Sequence[str]) -> list[CorpusFile]:
         OSError: a file cannot be looked at.
     """
     found: dict[str, CorpusFile] = {}
+    seen: set[Path] = set()
     for pattern in patterns:
         paths = [path for path in map(Path, _matches(pattern)) if not path.is_dir()]
         if not paths:
@@ -55,6 +57,9 @@ def corpus_files(patterns: Sequence[str]) -> list[CorpusFile]:
                 raise ValueError(f"{path} should end in {', '.join(INPUTS)}")
             name = str(path.relative_to(root).with_suffix(ANSWER_SUFFIX))
             path = path.absolute()
+            if path in seen:
+                continue
+            seen.add(path)
             other = found.setdefault(name, CorpusFile(name, path, state_of(path)))
             if other.path != path:
                 raise ValueError(f"the answers to {other.path} and {path} would both be {name}")
