@@ -1,5 +1,6 @@
 """Who asks a simulated fleet: callers that wait for their answers, or requests at random times."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,30 +37,37 @@ class Asking:
         for _ in range(callers):
             self.env.process(self._again_and_again(process))
 
-    def steady(self, rate: float, until: float) -> None:
-        """So many requests a second on average, at times that know nothing of each other."""
-        self.env.process(self._at_random(rate, until))
+    def steady(self, rate: float, until: float, tick: float = 0.0) -> None:
+        """So many requests a second on average, at times that know nothing of each other.
+
+        Args:
+            rate: requests a second.
+            until: when no more are made (seconds).
+            tick: what is due within so many seconds is asked at their end, together.
+        """
+        process = simpy.Resource(self.env)
+        self.env.process(self._at_random(rate, until, tick, process))
 
     def _again_and_again(self, process: simpy.Resource) -> Steps:
         while True:
-            born = self.env.now
-            with process.request() as turn:
-                yield turn
-                yield self.env.timeout(self.call)
-            yield self._asked(born).done
+            made = Call(self.rows, self.env.now, self.env.event())
+            self.env.process(self._ask(made, process))
+            yield made.done
 
-    def _at_random(self, rate: float, until: float) -> Steps:
-        while True:
-            yield self.env.timeout(self.draw.expovariate(rate))
-            if self.env.now >= until:
-                return
-            self._asked(self.env.now)
+    def _at_random(self, rate: float, until: float, tick: float, process: simpy.Resource) -> Steps:
+        due = 0.0
+        while (due := due + self.draw.expovariate(rate)) < until:
+            at = math.ceil(due / tick) * tick if tick else due
+            if at > self.env.now:
+                yield self.env.timeout(at - self.env.now)
+            self.env.process(self._ask(Call(self.rows, self.env.now, self.env.event()), process))
 
-    def _asked(self, born: float) -> Call:
-        call = Call(self.rows, born, self.env.event())
-        self.calls.append(call)
-        chosen(self.choice, self.servers, self.draw).take(call)
-        return call
+    def _ask(self, made: Call, process: simpy.Resource) -> Steps:
+        self.calls.append(made)
+        with process.request() as turn:
+            yield turn
+            yield self.env.timeout(self.call)
+        chosen(self.choice, self.servers, self.draw).take(made)
 
 
 @dataclass(frozen=True, slots=True)

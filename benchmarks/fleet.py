@@ -27,9 +27,13 @@ class Costs:
         read: of the event loop, from a request's arrival until it is queued.
         write: of the event loop, from an answer's numbers until it is sent.
         settle: of the event loop, a batch.
-        batch: of the worker, a batch of any size.
-        row: of the worker, each row of it.
-        held: the share of the worker's time in which it holds the interpreter.
+        wake: of the worker, with the interpreter, until it takes what waits.
+        batch: of the worker, with the interpreter, a batch of any size.
+        row: of the worker, with the interpreter, each row of it.
+        kernel_batch: of the worker, beside the interpreter, a batch of any size.
+        kernel_row: of the worker, beside the interpreter, each row of it.
+        weight: how much of the interpreter the worker gets while the event loop wants it too, to
+            each part that the loop gets (dimensionless).
         host_spread: the loop's times drawn, as ratios to their mean.
         worker_spread: the worker's times drawn, as ratios to their mean.
     """
@@ -37,9 +41,12 @@ class Costs:
     read: float = 0.0
     write: float = 0.0
     settle: float = 0.0
+    wake: float = 0.0
     batch: float = 0.0
     row: float = 0.0
-    held: float = 0.0
+    kernel_batch: float = 0.0
+    kernel_row: float = 0.0
+    weight: float = 1.0
     host_spread: Sequence[float] = (1.0,)
     worker_spread: Sequence[float] = (1.0,)
 
@@ -79,11 +86,12 @@ class Call:
 
 
 class Shared:
-    """A processor whose time all who use it share equally."""
+    """A processor whose time all who use it share by their weights."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env
         self._left: dict[simpy.Event, float] = {}
+        self._weights: dict[simpy.Event, float] = {}
         self._since = 0.0
         self._turn = 0
         self._stands = False
@@ -94,26 +102,30 @@ class Shared:
         self._stands = still
         self._look_ahead()
 
-    def work(self, seconds: float) -> simpy.Event:
+    def work(self, seconds: float, weight: float = 1.0) -> simpy.Event:
         """Happens when so much of its time was had."""
         self._pass_time()
         done = self._env.event()
-        self._left[done] = seconds
+        self._left[done], self._weights[done] = seconds, weight
         self._look_ahead()
         return done
 
     def _pass_time(self) -> None:
         if self._left and not self._stands:
-            had = (self._env.now - self._since) / len(self._left)
-            self._left = {one: left - had for one, left in self._left.items()}
+            had = (self._env.now - self._since) / sum(self._weights.values())
+            for one, weight in self._weights.items():
+                self._left[one] -= had * weight
         self._since = self._env.now
+
+    def _wait(self, one: simpy.Event) -> float:
+        """For how long it still takes if nobody comes or goes."""
+        return max(self._left[one], 0.0) / self._weights[one] * sum(self._weights.values())
 
     def _look_ahead(self) -> None:
         self._turn += 1
         if self._left and not self._stands:
-            first = min(self._left, key=self._left.__getitem__)
-            wait = max(self._left[first], 0.0) * len(self._left)
-            coming = self._env.timeout(wait, (self._turn, first))
+            first = min(self._left, key=self._wait)
+            coming = self._env.timeout(self._wait(first), (self._turn, first))
             assert coming.callbacks is not None
             coming.callbacks.append(self._finish)
 
@@ -123,7 +135,7 @@ class Shared:
         # Whoever came or went since has made another plan.
         if turn == self._turn:
             self._pass_time()
-            del self._left[first]
+            del self._left[first], self._weights[first]
             self._look_ahead()
             first.succeed()
 
@@ -190,16 +202,18 @@ class Server:
             if not self._waiting:
                 self._came = self.env.event()
                 yield self._came
+            costs, started = self.costs, self.env.now
+            if costs.wake:
+                yield self._interpreter.work(costs.wake * self.slowness, costs.weight)
             batch = self._gathered()
-            started = self.env.now
             for call in batch:
-                call.computed = started
+                call.computed = self.env.now
             rows = sum(call.rows for call in batch)
             self.batches.append(rows)
-            wanted = self.costs.batch + self.costs.row * rows
-            seconds = self._drawn(wanted, self.costs.worker_spread)
-            yield self._interpreter.work(seconds * self.costs.held)
-            yield self._kernels.work(seconds * (1 - self.costs.held))
+            ratio = self._drawn(1.0, costs.worker_spread)
+            held = ratio * (costs.batch + costs.row * rows)
+            yield self._interpreter.work(held, costs.weight)
+            yield self._kernels.work(ratio * (costs.kernel_batch + costs.kernel_row * rows))
             self.busy += self.env.now - started
             self.env.process(self._answer(batch))
 

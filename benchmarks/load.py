@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections import deque
 from collections.abc import Awaitable
@@ -132,6 +133,27 @@ async def steady_callers(port: int, request: bytes, rate: float, seconds: float)
         while len(calls) < elapsed * rate:
             calls.append(asyncio.ensure_future(all_of_them.call()))
         await asyncio.sleep(0.005)
+    await asyncio.gather(*calls)
+    all_of_them.close()
+    return all_of_them.answers
+
+
+async def random_callers(
+    port: int, request: bytes, rate: float, seconds: float, seed: int = 0
+) -> list[Answer]:
+    """So many requests a second on average, at times that know nothing of each other.
+
+    The event loop's clock ticks in milliseconds: what is due within one is asked at its end.
+    """
+    all_of_them, draw = Callers(port, request), random.Random(seed)
+    started = time.perf_counter()
+    calls: list[Awaitable[Reply]] = []
+    due = draw.expovariate(rate)
+    while due < seconds:
+        await asyncio.sleep(max(started + due - time.perf_counter(), 0.0))
+        while due <= time.perf_counter() - started:
+            calls.append(asyncio.ensure_future(all_of_them.call()))
+            due += draw.expovariate(rate)
     await asyncio.gather(*calls)
     all_of_them.close()
     return all_of_them.answers

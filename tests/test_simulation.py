@@ -13,10 +13,26 @@ from fleet import Call, Choice, Costs, Pauses, Server, Shared, chosen
 SERVICE = 0.01
 """Of one request (seconds)."""
 
-CALLS = 40_000
+CALLS = 25_000
 
 EXPONENTIAL = [-math.log(1 - (place + 0.5) / 10_000) for place in range(10_000)]
 """An exponential distribution of mean 1, by its quantiles."""
+
+
+MIXED = Costs(
+    read=0.001,
+    write=0.001,
+    settle=0.0005,
+    wake=0.0001,
+    batch=SERVICE,
+    row=0.001,
+    kernel_batch=0.001,
+    kernel_row=0.001,
+    weight=0.2,
+    host_spread=EXPONENTIAL,
+    worker_spread=EXPONENTIAL,
+)
+"""A server that spends time on everything there is."""
 
 
 def asked(
@@ -116,6 +132,22 @@ def test_two_who_share_take_twice_as_long_until_one_is_done() -> None:
     assert ended == pytest.approx({"short": 3.0, "long": 4.0})
 
 
+def test_who_has_a_small_weight_waits_for_the_others() -> None:
+    env = simpy.Environment()
+    shared = Shared(env)
+    ended: dict[str, float] = {}
+
+    def piece(name: str, seconds: float, weight: float) -> simpy.events.ProcessGenerator:
+        yield shared.work(seconds, weight)
+        ended[name] = env.now
+
+    env.process(piece("worker", 1.0, 0.25))
+    env.process(piece("loop", 2.0, 1.0))
+    env.run()
+    # The loop has four fifths of the time: 2 s of it take 2.5, in which the worker has 0.5.
+    assert ended == pytest.approx({"loop": 2.5, "worker": 3.0})
+
+
 @pytest.mark.parametrize("load", [0.25, 0.75])
 def test_the_worker_is_busy_for_the_share_that_is_asked_of_it(load: float) -> None:
     asking = asked(Costs(batch=SERVICE), rate=load / SERVICE)
@@ -126,9 +158,8 @@ def test_the_worker_is_busy_for_the_share_that_is_asked_of_it(load: float) -> No
 @pytest.mark.parametrize("choice", ["least", "two", "random"])
 @pytest.mark.parametrize("pauses", [None, Pauses(every=0.5, seconds=0.1)], ids=["", "pauses"])
 def test_every_request_is_answered_once(choice: Choice, pauses: Pauses | None) -> None:
-    costs = Costs(0.001, 0.001, 0.0005, SERVICE, 0.002, 0.4, EXPONENTIAL, EXPONENTIAL)
     asking = asked(
-        costs, rate=400, calls=3000, servers=3, choice=choice, pauses=pauses, slow=1, budget=16
+        MIXED, rate=200, calls=3000, servers=3, choice=choice, pauses=pauses, slow=1, budget=16
     )
     assert {call.answers for call in asking.calls} == {1}
     assert sum(sum(server.batches) for server in asking.servers) == len(asking.calls) > 2500
@@ -163,14 +194,15 @@ def test_waiting_callers_are_computed_together(callers: int, groups: int) -> Non
 
 def test_work_under_one_interpreter_takes_as_long_as_both_halves() -> None:
     # Always somebody to read and always a batch to compute: one processor's time, all of it used.
-    costs = Costs(read=SERVICE, batch=SERVICE, held=1.0)
+    # The loop's weight is the worker's: neither waits for the other for long.
+    costs = Costs(read=SERVICE, batch=SERVICE)
     asking = asked(costs, callers=64, calls=4000, budget=1)
     found = figures_of(asking, 10.0, 40.0, asking.servers[0].batches)
     assert found.rate == pytest.approx(1 / (2 * SERVICE), rel=0.02)
 
 
 def test_a_pause_moves_nothing() -> None:
-    costs = Costs(0.001, 0.001, 0.0, SERVICE, 0.0, 0.5)
+    costs = Costs(0.001, 0.001, batch=SERVICE / 2, kernel_batch=SERVICE / 2)
     calm = asked(costs, callers=1, calls=3000)
     paused = asked(costs, callers=1, calls=3000, pauses=Pauses(every=1.0, seconds=1.0))
     # Half of the time is gone.
@@ -181,10 +213,8 @@ def test_a_pause_moves_nothing() -> None:
 
 
 def test_one_seed_gives_one_run() -> None:
-    costs = Costs(0.001, 0.001, 0.0005, SERVICE, 0.002, 0.4, EXPONENTIAL, EXPONENTIAL)
-
     def run(seed: int) -> tuple[Figures, list[float]]:
-        asking = asked(costs, rate=300, calls=2000, servers=4, choice="two", seed=seed, budget=32)
+        asking = asked(MIXED, rate=300, calls=2000, servers=4, choice="two", seed=seed, budget=32)
         batches = [rows for server in asking.servers for rows in server.batches]
         return figures_of(asking, 1.0, 6.0, batches), [call.answered for call in asking.calls]
 
