@@ -49,7 +49,7 @@ readme: setup ## Rewrites the generated parts of README.md
 	$(BIN)/python scripts/readme_table.py
 
 bench: setup ## Runs every benchmark there is, or only one: make bench ONLY=engine
-	@for script in $(if $(ONLY),benchmarks/$(ONLY).py,$(shell grep -l __main__ benchmarks/*.py | grep -v bare_server)); do \
+	@for script in $(if $(ONLY),benchmarks/$(ONLY).py,$(shell grep -l __main__ benchmarks/*.py | grep -Ev "_server|soak")); do \
 		echo "== $$script"; PYTHONPATH=.:tests $(BIN)/python $$script $(ARGS) || exit 1; done
 
 clean: ## Removes the environment and every cache

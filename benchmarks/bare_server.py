@@ -1,9 +1,10 @@
 """Bare ASGI servers to hold the server against: the same bytes through uvicorn, and nothing else.
 
-    python benchmarks/bare_server.py DESCRIPTOR
+    python benchmarks/bare_server.py DESCRIPTOR [asgi | starlette]
 
 DESCRIPTOR is a socket that listens, inherited. `/echo` sends a body back, `/read` reads it and
-says how long it was. The event loop, the parser and the settings are those of `probmap serve`.
+says how long it was; under Starlette there is only `/echo`. The event loop, the parser and the
+settings are those of `probmap serve`.
 """
 
 import socket
@@ -14,6 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from service.server import SWITCH_SECONDS
 from service.settings import Settings
@@ -35,11 +40,26 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
-def serve(descriptor: int) -> None:
-    """Serves on a socket that listens already."""
+async def echo(request: Request) -> Response:
+    """Sends a body back; who leaves meanwhile gets nothing."""
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        return Response(status_code=499)
+    return Response(body, media_type="application/octet-stream")
+
+
+APPS: dict[str, Any] = {
+    "asgi": app,
+    "starlette": Starlette(routes=[Route("/echo", echo, methods=["POST"])]),
+}
+
+
+def serve(descriptor: int, name: str = "asgi") -> None:
+    """Serves one of the applications on a socket that listens already."""
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
-        app,
+        APPS[name],
         loop="uvloop",
         http="httptools",
         lifespan="off",
@@ -53,13 +73,13 @@ def serve(descriptor: int) -> None:
 
 
 @contextmanager
-def bare_server(family: socket.AddressFamily, address: Any) -> Iterator[Any]:
-    """A process that serves on a socket of this family; gives its address."""
+def bare_server(family: socket.AddressFamily, address: Any, name: str = "asgi") -> Iterator[Any]:
+    """A process that serves an application on a socket of this family; gives its address."""
     with socket.socket(family) as listening:
         listening.bind(address)
         listening.listen()
         descriptor = listening.fileno()
-        command = [sys.executable, __file__, str(descriptor)]
+        command = [sys.executable, __file__, str(descriptor), name]
         process = subprocess.Popen(command, pass_fds=[descriptor])
         try:
             yield listening.getsockname()
@@ -69,4 +89,4 @@ def bare_server(family: socket.AddressFamily, address: Any) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), *sys.argv[2:])

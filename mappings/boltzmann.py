@@ -5,6 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.gibbs import Slope, gibbs, inverse
 from mappings.rows import (
     LOWEST,
@@ -28,15 +29,13 @@ def boltzmann(logits: Tensor, temperature: Tensor) -> Solution:
         logits: (rows, kept) float32 or float64, −inf where masked.
         temperature: (rows, 1) float64; 0 shares the mass among the maxima.
     """
-    top = maximum(logits)
+    top, masses, total = _shares(logits, temperature)
     offset = top.double() / temperature
 
     @cache
     def exact() -> Solution:
         scores = scaled(logits, top, temperature)
         return gibbs(scores, Slope(inverse(temperature)), offset=offset)
-
-    masses, total = _shares(logits, top, temperature)
 
     def log_pullback(weights: Tensor) -> Tensor:
         pull = exact().log_pullback
@@ -52,8 +51,11 @@ def boltzmann(logits: Tensor, temperature: Tensor) -> Solution:
     )
 
 
-def _shares(logits: Tensor, top: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """The softmax in the dtype of the logits, and the float64 sum of its exponentials."""
+def _shares(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The maxima, the softmax in the dtype of the logits, the float64 sum of its exponentials."""
+    if kernels.available(logits.device):
+        return kernels.shares(logits, temperature)
+    top = maximum(logits)
     masses = torch.empty_like(logits)
     total = torch.empty_like(temperature)
     step = max(1, AT_ONCE // logits.shape[-1])
@@ -71,7 +73,7 @@ def _shares(logits: Tensor, top: Tensor, temperature: Tensor) -> tuple[Tensor, T
             some_masses, some_sums = torch.empty_like(out[wide]), torch.empty_like(sums[wide])
             _wide(values[wide], peak[wide], pace[wide], some_masses, some_sums)
             out[wide], sums[wide] = some_masses, some_sums
-    return masses, total
+    return top, masses, total
 
 
 def _narrow(logits: Tensor, top: Tensor, masses: Tensor, total: Tensor) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.places import greater, places
 from mappings.rows import maximum
 
@@ -130,6 +131,8 @@ def candidates(logits: Tensor, reach: Tensor) -> Kept:
         logits: (rows, classes), contiguous.
         reach: (rows, 1) T/β in units of the logits; +inf keeps every unmasked class.
     """
+    if kernels.available(logits.device):
+        return kernels.candidates(logits, reach)
     heights = peaks(logits)
     floor = (maximum(heights).double() - reach * (1 + 1e-12)).to(logits.dtype)
     return above(logits, heights, torch.nextafter(floor, torch.full_like(floor, -torch.inf)))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.rows import exponential, exponential_, row_sum
 
 SOFTMAX_LIMIT = 1e-100
@@ -92,6 +93,9 @@ def _log_exponential(differences: Tensor, beta: Tensor) -> Tensor:
 
 def _gentle(scores: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
     """β ≤ 1: Newton on (Σ p)^β = 1, which climbs monotonically from wherever the sum exceeds 1."""
+    if kernels.available(scores.device):
+        shift = kernels.entmax_shift(scores, beta, SOFTMAX_LIMIT, ITERATIONS)
+        return _near_one(_log_exponential(scores - shift, beta)), shift
     shift = torch.zeros_like(beta)
     long = (scores > -torch.inf).sum(dim=-1, keepdim=True) > LONG
     if bool(long.any()):

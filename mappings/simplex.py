@@ -7,6 +7,7 @@ inside gives a threshold, which puts more outside, until nothing changes.
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.compact import Kept, above, peaks
 from mappings.gibbs import Slope
 from mappings.jacobian import Jacobian, zero_where
@@ -29,6 +30,8 @@ def simplex_threshold(scores: Tensor) -> Tensor:
     Args:
         scores: (rows, kept) float64, the largest of each row 0, −inf where padded.
     """
+    if kernels.available(scores.device):
+        return kernels.simplex_threshold(scores, STEPS)
     raised = 1 + scores
     threshold = torch.zeros_like(scores[:, :1])
     for _ in range(STEPS):

@@ -21,7 +21,7 @@ MAY_IMPORT = {
 """The packages of this repository that each may import."""
 
 OUTSIDE = {
-    "mappings": {"torch", "pydantic", "numpy"},
+    "mappings": {"torch", "pydantic", "numpy", "triton"},
     "schemas": {"torch", "pydantic", "pydantic_core", "numpy"},
     "probmap_client": {"httpx", "numpy"},
 }

@@ -1,0 +1,190 @@
+"""A server and its simulation side by side, and then a fleet that only the simulation has.
+
+    make bench ONLY=simulation
+
+First the simulation is given what a request takes on this machine, measured in the same run
+(benchmarks/calibration.py): the evaluation of batches in this process, and a server under one
+caller and under sixteen. What it then says of other loads stands beside what a real server did.
+Then a fleet of such servers is asked for more than one can do, some of them slow.
+
+A load that others put on the machine is in the measured figures and not in the simulated ones: the
+table says how much that was.
+"""
+
+import os
+import random
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # As the server has it, before torch.
+
+import simpy
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from arrivals import Asking, quantile_of
+from calibration import BUSY, LONE, Calibration, Measured, Probe, Workload, calibrated, simulated
+from fleet import Choice, Costs, Pauses, Server
+from load import binary_request, request_bytes
+from processor_time import Threads
+from rates import CLASSES, SUPPORT, Rate, rates, vocabulary
+from rates import show as show_rates
+from server import running_server
+from service.heap import keep_freed_memory
+from wire import oip_body
+
+WITHIN = 0.2
+"""How far a simulated figure may be from the measured one (a share of it)."""
+
+COLUMNS = {"requests/s": 1.0, "rows a batch": 1.0, "p50, ms": 1e3, "p99, ms": 1e3}
+"""What is compared, and by how much to multiply it."""
+
+NAMES = dict(zip(COLUMNS, ("rate", "batch", "median", "p99"), strict=True))
+
+WAITING = (4, 32, 64)
+"""Callers of the loads that are foretold (counts)."""
+
+SHARES = (0.3, 0.6)
+"""Requests at random times, as shares of what sixteen callers got."""
+
+SERVERS = 32
+"""Of the simulated fleet (a count); what is said of a share of its load holds for larger ones."""
+
+FLEET_SECONDS = 8.0
+LOADS = (0.5, 0.7, 0.85)
+CHOICES: dict[Choice, str] = {"random": "chance", "two": "lesser of two", "least": "fewest of all"}
+SLOWNESS = 3.0
+"""How many times as long as the others a slow server takes."""
+
+FLEETS: dict[str, tuple[int, Pauses | None]] = {
+    "all alike": (0, None),
+    "2 of 32 slow": (2, None),
+    "pauses": (0, Pauses(every=10.0, seconds=0.3)),
+}
+"""How many servers are slow, and when each stands still."""
+
+FLEET_WAY = "bfloat16, sparse"
+
+console = Console(width=130)
+
+
+def workloads() -> list[Workload]:
+    """What is asked: small rows as text, and rows of two vocabularies as they are."""
+    logits = vocabulary(1)
+    row = [round(x, 4) for x in logits[0, :1000].tolist()]
+    text = request_bytes("/v1/map", {"logits": row, "mapping": "softmax", "outputs": ["entropy"]})
+    found = [Workload("softmax, 1,000, JSON", "softmax", 1000, ["entropy"], torch.float64, text)]
+    for classes in (32_000, 128_256):
+        body = oip_body(logits[:, :classes].contiguous(), *SUPPORT)
+        request = binary_request("/v2/models/entmax/infer", *body)
+        name = f"entmax, {classes:,}, float32"
+        found.append(Workload(name, "entmax", classes, ["support"], torch.float32, request))
+    return found
+
+
+def compare(probe: Probe) -> list[tuple[str, bool]]:
+    """Prints the loads of one workload; which foretold figures hold."""
+    given = calibrated(probe)
+    show_costs(probe.workload, given)
+    table = Table(title=f"{probe.workload.name}: measured → simulated")
+    for name in ("load", *COLUMNS, "others"):
+        table.add_column(name, justify="right", no_wrap=True)
+    held: list[tuple[str, bool]] = []
+
+    def add(name: str, real: Measured, *, foretold: bool = True, **load: Any) -> None:
+        said = simulated(given.costs, given.call, probe.workload, **load)
+        texts: list[str] = []
+        for column, scale in COLUMNS.items():
+            one, two = (getattr(figures, NAMES[column]) * scale for figures in (real.figures, said))
+            texts.append(f"{one:,.1f} → {two:,.1f}  {two / one:.2f}")
+            if foretold:
+                held.append((column, abs(two / one - 1) <= WITHIN))
+        table.add_row(name if foretold else f"{name}, given", *texts, f"{real.others:.2f}")
+
+    add(f"{LONE} caller", given.lone, foretold=False, callers=LONE)
+    add(f"{BUSY} callers", given.busy, foretold=False, callers=BUSY)
+    for callers in WAITING:
+        add(f"{callers} callers", probe.waiting(callers), callers=callers)
+    for share in SHARES:
+        rate = share * given.busy.figures.rate
+        add(f"{rate:.0f}/s at random", probe.steady(rate), rate=rate)
+    console.print(table)
+    return held
+
+
+def show_costs(workload: Workload, given: Calibration) -> None:
+    """Prints what was measured for the simulation."""
+    costs = given.costs
+    parts = {
+        "event loop, a request": costs.read + costs.write,
+        "event loop, a batch": costs.settle,
+        "worker, a batch": costs.batch + costs.kernel_batch,
+        "worker, a row": costs.row + costs.kernel_row,
+        "callers, a request": given.call,
+    }
+    texts = (f"{name} {1e6 * seconds:.0f} µs" for name, seconds in parts.items())
+    console.print(f"{workload.name}: {'; '.join(texts)}; weight {costs.weight}")
+
+
+def show_fit() -> None:
+    """Prints the comparisons, and how many of their figures hold."""
+    held: list[tuple[str, bool]] = []
+    with running_server("--log-level", "warning", OMP_NUM_THREADS="1") as server:
+        threads = Threads(server.process.pid)
+        for workload in workloads():
+            held += compare(Probe(server, threads, workload))
+    for column in COLUMNS:
+        fits = [fit for name, fit in held if name == column]
+        console.print(f"{column}: {sum(fits)} of {len(fits)} foretold within {WITHIN:.0%}")
+
+
+def fleet_costs(rate: Rate) -> Costs:
+    """What requests of so many rows take, each of which fills a batch."""
+    half = rate.host / 2
+    return Costs(read=half, write=half, kernel_row=rate.worker / rate.way.rows)
+
+
+def fleet(rate: Rate, load: float, choice: Choice, slow: int, pauses: Pauses | None) -> list[float]:
+    """The seconds of requests to a fleet; `load` is the share of what it could do."""
+    env, draw = simpy.Environment(), random.Random(0)
+    costs = fleet_costs(rate)
+    servers = [
+        Server(env, draw, costs, CLASSES, slowness=SLOWNESS if place < slow else 1.0, pauses=pauses)
+        for place in range(SERVERS)
+    ]
+    asking = Asking(env, draw, servers, [], choice, rows=rate.way.rows)
+    # Loop and worker run beside each other: the slower of the two is what a server can do.
+    able = SERVERS / max(rate.host, rate.worker)
+    asking.steady(load * able, FLEET_SECONDS)
+    env.run(FLEET_SECONDS)
+    return [one.seconds for one in asking.calls if one.answered > 1.0]
+
+
+def show_fleet(rate: Rate) -> None:
+    """Prints how long requests take under each way to spread them, with and without stragglers."""
+    title = f"{SERVERS} servers, {rate.way.name}, {rate.way.rows} rows a request"
+    table = Table(title=f"{title}: p50 / p99, ms")
+    table.add_column("load")
+    table.add_column("spread by")
+    for name in FLEETS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for load in LOADS:
+        for choice in CHOICES:
+            texts: list[str] = []
+            for slow, pauses in FLEETS.values():
+                seconds = fleet(rate, load, choice, slow, pauses)
+                median, p99 = (1e3 * quantile_of(seconds, share) for share in (0.5, 0.99))
+                texts.append(f"{median:,.0f} / {p99:,.0f}")
+            table.add_row(f"{load:.0%}", CHOICES[choice], *texts)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    show_fit()
+    measured_rates = rates(vocabulary())
+    show_rates(measured_rates)
+    for one in measured_rates:
+        if one.way.name == FLEET_WAY:
+            show_fleet(one)
