@@ -62,6 +62,7 @@ def _map_epilog() -> str:
             "  probmap map --mapping entmax --alpha 1.5 0 0.25 0.5",
             "  probmap map --mapping sparsemax --input logits.npy --output answer.npz",
             "  probmap map --input requests.jsonl --output answers.jsonl --url http://127.0.0.1:8000",
+            "  probmap map --engine ray 'in/*.parquet' out/ --mapping sparsemax --outputs support",
             "",
             "exit codes:",
             *codes,
