@@ -4,7 +4,7 @@
 
 First the simulation is given what a request takes on this machine, measured in the same run
 (benchmarks/calibration.py): the evaluation of batches in this process, and a server under one
-caller and under sixteen. What it then says of other loads stands beside what a real server did.
+caller and under 32. What it then says of other loads stands beside what a real server did.
 Then a fleet of such servers is asked for more than one can do, some of them slow.
 
 A load that others put on the machine is in the measured figures and not in the simulated ones: the
@@ -41,16 +41,16 @@ COLUMNS = {"requests/s": 1.0, "rows a batch": 1.0, "p50, ms": 1e3, "p99, ms": 1e
 
 NAMES = dict(zip(COLUMNS, ("rate", "batch", "median", "p99"), strict=True))
 
-WAITING = (4, 32, 64)
+WAITING = (4, 16, 64)
 """Callers of the loads that are foretold (counts)."""
 
 SHARES = (0.3, 0.6)
-"""Requests at random times, as shares of what sixteen callers got."""
+"""Requests at random times, as shares of what 32 callers got."""
 
 SERVERS = 32
 """Of the simulated fleet (a count); what is said of a share of its load holds for larger ones."""
 
-FLEET_SECONDS = 8.0
+FLEET_SECONDS = 6.0
 LOADS = (0.5, 0.7, 0.85)
 CHOICES: dict[Choice, str] = {"random": "chance", "two": "lesser of two", "least": "fewest of all"}
 SLOWNESS = 3.0
