@@ -11,6 +11,7 @@ A load that others put on the machine is in the measured figures and not in the 
 table says how much that was.
 """
 
+import argparse
 import os
 import random
 from typing import Any
@@ -28,7 +29,6 @@ from fleet import Choice, Costs, Pauses, Server
 from load import binary_request, request_bytes
 from processor_time import Threads
 from rates import CLASSES, SUPPORT, Rate, rates, vocabulary
-from rates import show as show_rates
 from server import running_server
 from service.heap import keep_freed_memory
 from wire import oip_body
@@ -180,11 +180,12 @@ def show_fleet(rate: Rate) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="a server beside its simulation; then a fleet")
+    parser.add_argument("--only", choices=("fit", "fleet"))
+    only = parser.parse_args().only
     keep_freed_memory()
     torch.set_num_threads(1)
-    show_fit()
-    measured_rates = rates(vocabulary())
-    show_rates(measured_rates)
-    for one in measured_rates:
-        if one.way.name == FLEET_WAY:
-            show_fleet(one)
+    if only != "fleet":
+        show_fit()
+    if only != "fit":
+        show_fleet(rates(vocabulary(), FLEET_WAY)[0])
