@@ -30,7 +30,7 @@ SECONDS = 4.0
 WARM_SECONDS = 0.5
 """The beginning of a load, in which callers connect, that is not looked at (seconds)."""
 
-LONE, BUSY = 1, 16
+LONE, BUSY = 1, 32
 """Callers under which the server is measured (counts)."""
 
 
@@ -40,7 +40,7 @@ FEW_CLASSES = 8
 WAKE_SECONDS = 3e-5
 """Of the worker, from being told that something waits until it takes it: a few dozen lines."""
 
-WEIGHTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+WEIGHTS = (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Weights of the worker that are tried; the interpreter changes hands when the loop has nothing to
 do, and else after service.server.SWITCH_SECONDS."""
 

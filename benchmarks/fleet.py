@@ -7,13 +7,19 @@ the interpreter for some of their time, and share it where they need it at once.
 
 import random
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import simpy
 
+from shared_processor import Shared
+
 Steps = Generator[simpy.Event, Any, None]
+
+Piece = tuple[float, Callable[[], None]]
+"""Work of an event loop (seconds), and what follows from it."""
 
 Choice = Literal["least", "two", "random"]
 """Who gets a request: whoever has the fewest, the lesser of two drawn, or one drawn."""
@@ -85,61 +91,6 @@ class Call:
         return self.answered - self.born
 
 
-class Shared:
-    """A processor whose time all who use it share by their weights."""
-
-    def __init__(self, env: simpy.Environment) -> None:
-        self._env = env
-        self._left: dict[simpy.Event, float] = {}
-        self._weights: dict[simpy.Event, float] = {}
-        self._since = 0.0
-        self._turn = 0
-        self._stands = False
-
-    def stand(self, still: bool) -> None:
-        """Stops all work, or lets it go on."""
-        self._pass_time()
-        self._stands = still
-        self._look_ahead()
-
-    def work(self, seconds: float, weight: float = 1.0) -> simpy.Event:
-        """Happens when so much of its time was had."""
-        self._pass_time()
-        done = self._env.event()
-        self._left[done], self._weights[done] = seconds, weight
-        self._look_ahead()
-        return done
-
-    def _pass_time(self) -> None:
-        if self._left and not self._stands:
-            had = (self._env.now - self._since) / sum(self._weights.values())
-            for one, weight in self._weights.items():
-                self._left[one] -= had * weight
-        self._since = self._env.now
-
-    def _wait(self, one: simpy.Event) -> float:
-        """For how long it still takes if nobody comes or goes."""
-        return max(self._left[one], 0.0) / self._weights[one] * sum(self._weights.values())
-
-    def _look_ahead(self) -> None:
-        self._turn += 1
-        if self._left and not self._stands:
-            first = min(self._left, key=self._wait)
-            coming = self._env.timeout(self._wait(first), (self._turn, first))
-            assert coming.callbacks is not None
-            coming.callbacks.append(self._finish)
-
-    def _finish(self, event: simpy.Event) -> None:
-        plan: Any = event.value
-        turn, first = plan
-        # Whoever came or went since has made another plan.
-        if turn == self._turn:
-            self._pass_time()
-            del self._left[first], self._weights[first]
-            self._look_ahead()
-            first.succeed()
-
-
 @dataclass(slots=True)
 class Server:
     """One server process.
@@ -165,17 +116,19 @@ class Server:
     batches: list[int] = field(default_factory=list)
     busy: float = 0.0
     outstanding: int = 0
-    _loop: simpy.Resource = field(init=False)
     _interpreter: Shared = field(init=False)
     _kernels: Shared = field(init=False)
+    _pieces: list[Piece] = field(init=False, default_factory=list)
+    _read: list[Call] = field(init=False, default_factory=list)
     _waiting: deque[Call] = field(init=False, default_factory=deque)
+    _called: simpy.Event = field(init=False)
     _came: simpy.Event = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loop = simpy.Resource(self.env)
         self._interpreter = Shared(self.env)
         self._kernels = Shared(self.env)
-        self._came = self.env.event()
+        self._called, self._came = self.env.event(), self.env.event()
+        self.env.process(self._loop())
         self.env.process(self._compute())
         if self.pauses is not None:
             self.env.process(self._pause(self.pauses))
@@ -183,19 +136,30 @@ class Server:
     def take(self, call: Call) -> None:
         """Takes a request."""
         self.outstanding += 1
-        self.env.process(self._read(call))
+        self._on_loop(self.costs.read, partial(self._read.append, call))
 
-    def _on_loop(self, seconds: float) -> Steps:
-        """So much work of the event loop, after what waits there already."""
-        with self._loop.request() as turn:
-            yield turn
-            yield self._interpreter.work(self._drawn(seconds, self.costs.host_spread))
+    def _on_loop(self, seconds: float, ending: Callable[[], None]) -> None:
+        """So much work of the event loop, from its next pass on."""
+        self._pieces.append((seconds, ending))
+        if not self._called.triggered:
+            self._called.succeed()
 
-    def _read(self, call: Call) -> Steps:
-        yield from self._on_loop(self.costs.read)
-        self._waiting.append(call)
-        if not self._came.triggered:
-            self._came.succeed()
+    def _loop(self) -> Steps:
+        while True:
+            if not self._pieces:
+                self._called = self.env.event()
+                yield self._called
+            # What comes meanwhile is for the next pass; what is read goes to the worker together.
+            turn, self._pieces = self._pieces, []
+            for seconds, ending in turn:
+                if seconds:
+                    drawn = self._drawn(seconds, self.costs.host_spread)
+                    yield self._interpreter.work(drawn)
+                ending()
+            self._waiting.extend(self._read)
+            self._read.clear()
+            if self._waiting and not self._came.triggered:
+                self._came.succeed()
 
     def _compute(self) -> Steps:
         while True:
@@ -215,7 +179,7 @@ class Server:
             yield self._interpreter.work(held, costs.weight)
             yield self._kernels.work(ratio * (costs.kernel_batch + costs.kernel_row * rows))
             self.busy += self.env.now - started
-            self.env.process(self._answer(batch))
+            self._on_loop(costs.settle, partial(self._settle, batch))
 
     def _gathered(self) -> list[Call]:
         """The oldest that wait, as many as the budget allows and one at least."""
@@ -227,13 +191,11 @@ class Server:
             rows += taken[-1].rows
         return taken
 
-    def _answer(self, batch: list[Call]) -> Steps:
-        yield from self._on_loop(self.costs.settle)
+    def _settle(self, batch: list[Call]) -> None:
         for call in batch:
-            self.env.process(self._write(call))
+            self._on_loop(self.costs.write, partial(self._write, call))
 
-    def _write(self, call: Call) -> Steps:
-        yield from self._on_loop(self.costs.write)
+    def _write(self, call: Call) -> None:
         self.outstanding -= 1
         call.answered = self.env.now
         call.answers += 1

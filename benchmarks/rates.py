@@ -5,9 +5,12 @@
 Rows of a vocabulary, 32 to a request, as callers send them who have no time to lose: dense and
 sparse answers, in float32 and bfloat16, and through shared memory; and small rows as JSON. Each
 thread of the server's is asked for the processor time that it has taken, so that the figures hold
-where others keep the processors busy. One thread computes. docs/capacity.md plans with these.
+roughly where others keep the processors busy. One thread computes. docs/capacity.md plans with
+these; `--load`, `--gbit` and `--price` make the plan yours.
 """
 
+import argparse
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -83,6 +86,53 @@ class Rate:
         return (self.host + self.worker) / self.way.rows
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a plan takes.
+
+    Attributes:
+        servers: processes, each of which has a core for its loop and one for its worker (a count).
+        bytes: on the wire, both ways (a second).
+        links: of the network (a count).
+        price: of a million rows.
+    """
+
+    servers: int
+    bytes: float
+    links: int
+    price: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows to answer.
+
+    Attributes:
+        rows: a second.
+        load: the share of what servers, and links, can do that is asked of them.
+        gbit: what a link of the network carries each way (Gbit/s).
+        price: of a core for an hour.
+    """
+
+    rows: float = TARGET
+    load: float = 0.7
+    gbit: float = 100.0
+    price: float = 0.04
+
+    def needs(self, rate: Rate) -> Needs:
+        """What the rows take where each costs so much.
+
+        A server's event loop and its worker run beside each other: it can do what the busier of
+        the two can, and both their cores are paid for.
+        """
+        requests = self.rows / rate.way.rows
+        servers = requests * max(rate.host, rate.worker) / self.load
+        links = 8 * requests * max(rate.sent, rate.answered) / (self.gbit * 1e9 * self.load)
+        hours = 2 * servers / self.rows * 1e6 / 3600
+        wire = requests * (rate.sent + rate.answered)
+        return Needs(math.ceil(servers), wire, math.ceil(links), hours * self.price)
+
+
 def ways(logits: Tensor) -> list[Way]:
     """What is asked, of rows of a vocabulary."""
     few = [[round(x, 4) for x in row] for row in logits[:, :FEW_CLASSES].tolist()]
@@ -143,34 +193,48 @@ def shared_logits(url: str, logits: Tensor) -> Iterator[None]:
         shared_memory.destroy_shared_memory_region(region)
 
 
-def rates(logits: Tensor) -> list[Rate]:
-    """Asks a server of its own all ways, one after the other."""
+def rates(logits: Tensor, only: str = "") -> list[Rate]:
+    """Asks a server of its own one way after the other, all of them or those of a name."""
     flags = ("--allow-shared-memory", "--log-level", "warning")
     with running_server(*flags, OMP_NUM_THREADS="1") as server, shared_logits(server.url, logits):
         threads = Threads(server.process.pid)
-        return [rate(server, threads, way) for way in ways(logits)]
+        return [rate(server, threads, way) for way in ways(logits) if only in way.name]
 
 
 def show(found: list[Rate]) -> None:
-    """Prints what a row costs, and what a million of them a second take."""
+    """Prints what a row costs."""
     table = Table(title=f"{ROWS} × {CLASSES:,} a request, where nothing else is said")
     for name in ("", "µs a row", "worker's", "rows/s a core", "bytes in", "out"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("cores: 1 M/s", "GB/s"):
-        table.add_column(name, justify="right", no_wrap=True)
     for one in found:
         rows, seconds = one.way.rows, one.row_seconds
+        figures = (1e6 * seconds, 1e6 * one.worker / rows, 1 / seconds)
+        sizes = (one.sent / rows, one.answered / rows)
+        table.add_row(one.way.name, *(f"{figure:,.0f}" for figure in (*figures, *sizes)))
+    console.print(table)
+
+
+def show_plan(found: list[Rate], plan: Plan) -> None:
+    """Prints what it takes to answer so many rows a second."""
+    title = f"{plan.rows:,.0f} rows/s at {plan.load:.0%} of what servers can do"
+    table = Table(title=title)
+    for name in ("", "servers", "cores", "GB/s", "links", "a million rows"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        needs = plan.needs(one)
         table.add_row(
             one.way.name,
-            f"{1e6 * seconds:,.0f}",
-            f"{1e6 * one.worker / rows:,.0f}",
-            f"{1 / seconds:,.0f}",
-            f"{one.sent / rows:,.0f}",
-            f"{one.answered / rows:,.0f}",
-            f"{TARGET * seconds:,.0f}",
-            f"{TARGET * (one.sent + one.answered) / rows / 1e9:,.1f}",
+            f"{needs.servers:,}",
+            f"{2 * needs.servers:,}",
+            f"{needs.bytes / 1e9:,.1f}",
+            f"{needs.links:,}",
+            f"{needs.price:.4f}",
         )
     console.print(table)
+    console.print(
+        f"a link is one of {plan.gbit:g} Gbit/s, filled to the same share; a core costs "
+        f"{plan.price:g} an hour"
+    )
 
 
 def vocabulary(rows: int = ROWS, classes: int = CLASSES) -> Tensor:
@@ -179,4 +243,10 @@ def vocabulary(rows: int = ROWS, classes: int = CLASSES) -> Tensor:
 
 
 if __name__ == "__main__":
-    show(rates(vocabulary()))
+    parser = argparse.ArgumentParser(description="what a row costs a server")
+    for name, value in vars(Plan()).items():
+        parser.add_argument(f"--{name}", type=float, default=value)
+    wanted = Plan(**vars(parser.parse_args()))
+    measured = rates(vocabulary())
+    show(measured)
+    show_plan(measured, wanted)

@@ -4,13 +4,14 @@
 
 First the simulation is given what a request takes on this machine, measured in the same run
 (benchmarks/calibration.py): the evaluation of batches in this process, and a server under one
-caller and under sixteen. What it then says of other loads stands beside what a real server did.
+caller and under 32. What it then says of other loads stands beside what a real server did.
 Then a fleet of such servers is asked for more than one can do, some of them slow.
 
 A load that others put on the machine is in the measured figures and not in the simulated ones: the
 table says how much that was.
 """
 
+import argparse
 import os
 import random
 from typing import Any
@@ -28,7 +29,6 @@ from fleet import Choice, Costs, Pauses, Server
 from load import binary_request, request_bytes
 from processor_time import Threads
 from rates import CLASSES, SUPPORT, Rate, rates, vocabulary
-from rates import show as show_rates
 from server import running_server
 from service.heap import keep_freed_memory
 from wire import oip_body
@@ -41,16 +41,16 @@ COLUMNS = {"requests/s": 1.0, "rows a batch": 1.0, "p50, ms": 1e3, "p99, ms": 1e
 
 NAMES = dict(zip(COLUMNS, ("rate", "batch", "median", "p99"), strict=True))
 
-WAITING = (4, 32, 64)
+WAITING = (4, 16, 64)
 """Callers of the loads that are foretold (counts)."""
 
 SHARES = (0.3, 0.6)
-"""Requests at random times, as shares of what sixteen callers got."""
+"""Requests at random times, as shares of what 32 callers got."""
 
 SERVERS = 32
 """Of the simulated fleet (a count); what is said of a share of its load holds for larger ones."""
 
-FLEET_SECONDS = 8.0
+FLEET_SECONDS = 6.0
 LOADS = (0.5, 0.7, 0.85)
 CHOICES: dict[Choice, str] = {"random": "chance", "two": "lesser of two", "least": "fewest of all"}
 SLOWNESS = 3.0
@@ -180,11 +180,12 @@ def show_fleet(rate: Rate) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="a server beside its simulation; then a fleet")
+    parser.add_argument("--only", choices=("fit", "fleet"))
+    only = parser.parse_args().only
     keep_freed_memory()
     torch.set_num_threads(1)
-    show_fit()
-    measured_rates = rates(vocabulary())
-    show_rates(measured_rates)
-    for one in measured_rates:
-        if one.way.name == FLEET_WAY:
-            show_fleet(one)
+    if only != "fleet":
+        show_fit()
+    if only != "fit":
+        show_fleet(rates(vocabulary(), FLEET_WAY)[0])

@@ -8,7 +8,8 @@ import pytest
 import simpy
 
 from arrivals import Asking, Figures, figures_of, quantile_of
-from fleet import Call, Choice, Costs, Pauses, Server, Shared, chosen
+from fleet import Call, Choice, Costs, Pauses, Server, chosen
+from shared_processor import Shared
 
 SERVICE = 0.01
 """Of one request (seconds)."""
@@ -90,9 +91,20 @@ def test_one_at_a_time_with_exponential_times_waits_as_m_m_1(load: float) -> Non
 
 
 def test_the_event_loop_is_a_queue_of_its_own() -> None:
-    costs = Costs(read=SERVICE, host_spread=EXPONENTIAL)
+    costs = Costs(write=SERVICE, host_spread=EXPONENTIAL)
     asking = asked(costs, rate=0.5 / SERVICE, budget=1000)
-    assert mean_wait(asking) == pytest.approx(SERVICE / (1 - 0.5), rel=0.06)
+    mean = statistics.fmean(call.seconds for call in asking.calls)
+    assert mean == pytest.approx(SERVICE / (1 - 0.5), rel=0.06)
+
+
+def test_what_the_loop_reads_in_one_pass_is_computed_together() -> None:
+    # 16 at once, and reading takes longer than computing: none goes before the last is read.
+    env = simpy.Environment()
+    server = Server(env, random.Random(0), Costs(read=SERVICE, row=SERVICE / 100), budget=100)
+    for _ in range(16):
+        server.take(Call(1, 0.0, env.event()))
+    env.run(1.0)
+    assert server.batches == [16]
 
 
 def test_who_shares_a_processor_is_there_as_long_as_in_m_g_1_ps() -> None:
