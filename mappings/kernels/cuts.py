@@ -79,61 +79,67 @@ def _keys(values):
 
 
 @triton.jit
-def _held(
-    values, masses, row, width, key, STRICTLY: tl.constexpr, WEIGHED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """The mass, and the count, of what is at least at a key, or above it."""
-    mass = tl.zeros((), dtype=tl.float64)
-    count = tl.zeros((), dtype=tl.int64)
+def _held(values, masses, row, width, key, WEIGHED: tl.constexpr, BLOCK: tl.constexpr):
+    """The mass and the count of what is at least at a key; the keys next to it, from there on."""
+    held = tl.zeros((BLOCK,), dtype=tl.float64)
+    counted = tl.zeros((BLOCK,), dtype=tl.int64)
+    least = tl.full((BLOCK,), 0x7FFFFFFFFFFFFFFF, dtype=tl.int64)
+    below = tl.full((BLOCK,), -0x7FFFFFFFFFFFFFFF, dtype=tl.int64)
     for start in range(0, width, BLOCK):
         lanes = start + tl.arange(0, BLOCK)
         x = tl.load(values + row * width + lanes, mask=lanes < width, other=float("-inf"))
         keys = _keys(x)
-        inside = (keys > key) if STRICTLY else (keys >= key)
-        inside = inside & (x > float("-inf"))
-        count += tl.sum(inside.to(tl.int64), axis=0)
+        present = x > float("-inf")
+        inside = present & (keys >= key)
+        counted += inside.to(tl.int64)
+        least = tl.minimum(least, tl.where(inside, keys, 0x7FFFFFFFFFFFFFFF))
+        below = tl.maximum(below, tl.where(present & (keys < key), keys, -0x7FFFFFFFFFFFFFFF))
         if WEIGHED:
-            weights = tl.load(masses + row * width + lanes, mask=inside, other=0.0)
-            mass += tl.sum(tl.where(inside, weights, 0.0), axis=0)
-    if not WEIGHED:
-        mass = count.to(tl.float64)
-    return mass, count
+            held += tl.load(masses + row * width + lanes, mask=inside, other=0.0)
+    count = tl.sum(counted, axis=0)
+    mass = tl.sum(held, axis=0) if WEIGHED else count.to(tl.float64)
+    return mass, count, tl.min(least, axis=0), tl.max(below, axis=0)
 
 
 @triton.jit
 def _halve(
     values, masses, totals, tails, lasts, counts, width, WEIGHED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Finds the largest key at which enough is held."""
+    """Finds the largest key at which enough is held.
+
+    Both ends move on to the keys of values that there are, so that the halving is over when
+    none is left between them, long before the keys are.
+    """
     row = tl.program_id(0).to(tl.int64)
     total, tail = tl.load(totals + row), tl.load(tails + row)
-    top = tl.full((BLOCK,), float("-inf"), dtype=values.dtype.element_ty)
-    for start in range(0, width, BLOCK):
-        lanes = start + tl.arange(0, BLOCK)
-        x = tl.load(values + row * width + lanes, mask=lanes < width, other=float("-inf"))
-        top = tl.maximum(top, x)
-    high = tl.max(_keys(top), axis=0) + 1
-    low = tl.max(_keys(tl.full((BLOCK,), float("-inf"), dtype=top.dtype)), axis=0)
-    floor = low
+    nothing = tl.full((1,), float("-inf"), dtype=values.dtype.element_ty)
+    none = tl.max(_keys(nothing), axis=0)
+    mass, count, low, _ = _held(values, masses, row, width, none, WEIGHED, BLOCK)
+    # A row of masked classes alone ends here.
+    low = tl.where(count > 0, low, none)
+    enough = total - mass <= tail
+    high = tl.max(_keys(-nothing), axis=0)
+    _, _, _, top = _held(values, masses, row, width, high, WEIGHED, BLOCK)
+    high = tl.where(enough & (count > 0), top + 1, low)
     while low + 1 < high:
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        mass, count = _held(values, masses, row, width, middle, False, WEIGHED, BLOCK)
-        enough = total - mass <= tail
-        low = tl.where(enough, middle, low)
-        high = tl.where(enough, high, middle)
-    mass, count = _held(values, masses, row, width, low, False, WEIGHED, BLOCK)
-    above, fewer = _held(values, masses, row, width, low, True, WEIGHED, BLOCK)
+        mass, _, least, below = _held(values, masses, row, width, middle, WEIGHED, BLOCK)
+        found = total - mass <= tail
+        low = tl.where(found, least, low)
+        high = tl.where(found, high, below + 1)
+    mass, count, _, _ = _held(values, masses, row, width, low, WEIGHED, BLOCK)
+    above, fewer, _, _ = _held(values, masses, row, width, low + 1, WEIGHED, BLOCK)
     # Equal classes have equal masses: so many of them reach what is missing.
     ties = count - fewer
     share = (mass - above) / tl.maximum(ties, 1).to(tl.float64)
     missing = (total - tail - above) / tl.where(share > 0, share, 1.0)
     taken = tl.minimum(tl.maximum(tl.ceil(missing).to(tl.int64), 1), ties)
+    last = tl.where(enough & (count > 0), low, none)
+    tl.store(counts + row, tl.where(enough, fewer + taken, count))
     if values.dtype.element_ty == tl.float64:
-        bits = low ^ ((low >> 63) & 0x7FFFFFFFFFFFFFFF)
+        bits = last ^ ((last >> 63) & 0x7FFFFFFFFFFFFFFF)
         tl.store(lasts + row, bits.to(tl.float64, bitcast=True))
     else:
-        narrow = low.to(tl.int32)
+        narrow = last.to(tl.int32)
         narrow = narrow ^ ((narrow >> 31) & 0x7FFFFFFF)
         tl.store(lasts + row, narrow.to(tl.float32, bitcast=True))
-    tl.store(counts + row, tl.where(low == floor, count, fewer + taken))
