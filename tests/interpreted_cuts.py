@@ -42,7 +42,7 @@ def distributions(classes: int, dtype: torch.dtype) -> Tensor:
 
 
 @each_dtype
-@pytest.mark.parametrize("classes", [1, 2, 1000, 1024, 5001])
+@pytest.mark.parametrize("classes", [1, 2, 1024, 2500])
 @pytest.mark.parametrize("samples", [1, 12])
 def test_a_draw_inverts_the_cumulative_sum(dtype: torch.dtype, classes: int, samples: int) -> None:
     masses = distributions(classes, dtype)
@@ -125,7 +125,7 @@ def test_what_is_kept_is_what_was_computed_by_hand(case: Any) -> None:
 
 
 STEPS: list[tuple[dict[str, Any], str]] = [
-    *(({"name": "top_k", "k": k}, "nth_largest") for k in (1, 7, 50, 2000)),
+    *(({"name": "top_k", "k": k}, "nth_largest") for k in (1, 50, 2000)),
     ({"name": "top_k", "k": 50, "ties": "all"}, "nth_largest"),
     *(({"name": "top_p", "p": p}, "heaviest") for p in (0.0, 0.5, 0.9, 0.999999, 1.0)),
     ({"name": "top_p", "p": 0.7, "ties": "all"}, "heaviest"),
@@ -134,9 +134,7 @@ STEPS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("step", "used"), STEPS, ids=[str(step) for step, _ in STEPS])
-@pytest.mark.parametrize(
-    ("classes", "dtype"), [(700, torch.float64), (5001, torch.float32), (5001, torch.bfloat16)]
-)
+@pytest.mark.parametrize(("classes", "dtype"), [(300, torch.float64), (4200, torch.bfloat16)])
 def test_what_is_kept_is_what_torch_keeps(
     step: dict[str, Any],
     used: str,
@@ -157,5 +155,5 @@ def test_what_is_kept_is_what_torch_keeps(
     assert used in taken or step.get("k", 0) >= classes
     wanted = by_torch(kept, rows)
     assert torch.equal(found.cpu() > 0, wanted > 0)
-    alone = rows[3:4] if classes < 5000 else rows[2:3]
-    assert torch.equal(kept(alone)[0], found[3 if classes < 5000 else 2])
+    alone = rows[3:4] if classes < 4000 else rows[2:3]
+    assert torch.equal(kept(alone)[0], found[3 if classes < 4000 else 2])
