@@ -11,7 +11,7 @@ export PYTHONPATH=.:tests PROBMAP_TEST_DEVICE=cuda
 unset TRITON_INTERPRET
 
 "$python" -c 'import torch, triton; assert torch.cuda.is_available(); print(torch.__version__, triton.__version__, torch.cuda.get_device_name())' || exit 1
-timeout 240 "$python" -m pytest -q -p no:cacheprovider tests/interpreted_kernels.py 2>&1 | tee "$out/gpu-tests.txt"
+timeout 240 "$python" -m pytest -q -p no:cacheprovider tests/interpreted_kernels.py tests/interpreted_cuts.py 2>&1 | tee "$out/gpu-tests.txt"
 tested=$?
 timeout 220 "$python" benchmarks/gpu.py --json "$out/gpu.json" 2>&1 | tee "$out/gpu.txt"
 measured=$?

@@ -7,6 +7,7 @@ mass = 1 keeps all. Equals are taken in order of class id.
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.compact import Kept, above, along, gather, peaks, whole
 from mappings.ranking import descending, ranked
 from mappings.rows import exponential, maximum, row_sum, scaled
@@ -42,7 +43,9 @@ def nucleus(logits: Tensor, temperature: Tensor, mass: Tensor, ties: Ties) -> Ke
         ties: what to do with classes equal to the last one kept.
     """
     near, masses, total = _candidates(logits, temperature, mass)
-    return near.only(_prefix(near.values, masses, total, mass, ties))
+    by_value = kernels.heaviest if kernels.available(logits.device) else _end
+    end = by_value(near.values, masses, total, _tail(total, mass))
+    return near.only(_prefix(near.values, end, mass, ties))
 
 
 def _candidates(logits: Tensor, temperature: Tensor, mass: Tensor) -> tuple[Kept, Tensor, Tensor]:
@@ -87,37 +90,62 @@ def _floor(logits: Tensor, top: Tensor, temperature: Tensor, tail: Tensor) -> Te
     """Below which about the allowed tail lies, by a sample: (rows, 1) as the logits are."""
     aligned = logits.shape[-1] - logits.shape[-1] % OF
     sample = logits[:, :aligned].unflatten(-1, (-1, OF))[:, :, :SAMPLED].flatten(1)
+    if kernels.available(logits.device):
+        weights = exponential(scaled(sample, top, temperature))
+        share = CAUTION * SAMPLED / OF
+        first, _ = kernels.heaviest(sample, weights, row_sum(weights), share * tail)
+        floor = torch.nextafter(first, torch.full_like(first, -torch.inf))
+        return _below(floor, top, tail)
     sample = descending(sample).flip(-1)
     # From below: a few large classes, in the sample or not, would tell of themselves alone.
     left_out = exponential(scaled(sample, top, temperature)).cumsum(dim=-1)
     place = (left_out * (OF / SAMPLED) <= CAUTION * tail).sum(dim=-1, keepdim=True)
     lowest = torch.full_like(top, -torch.inf)
-    floor = torch.cat([lowest, sample], dim=-1).gather(-1, place)
+    return _below(torch.cat([lowest, sample], dim=-1).gather(-1, place), top, tail)
+
+
+def _below(floor: Tensor, top: Tensor, tail: Tensor) -> Tensor:
+    """The floor, below the maxima, and −inf where no tail may be left out."""
+    lowest = torch.full_like(top, -torch.inf)
     # The maxima are kept whatever the tail may hold.
     below = torch.nextafter(top, lowest)
     return torch.where(tail > 0, torch.minimum(floor, below), lowest)
 
 
-def _prefix(values: Tensor, masses: Tensor, total: Tensor, mass: Tensor, ties: Ties) -> Tensor:
-    """Which of the classes near are in the shortest prefix: a mask (rows, near).
+def _end(values: Tensor, masses: Tensor, total: Tensor, tail: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the shortest prefix ends: its last value and its size, (rows, 1) each.
+
+    −inf where all together leave more than the tail behind.
 
     Args:
         values: (rows, near) what classes are taken in descending order of, −inf where masked;
             all that the prefix can reach are there.
         masses: (rows, near) float64 in proportion to the probabilities.
         total: (rows, 1) of all masses of the row.
-        mass: (rows, 1) in [0, 1].
-        ties: what to do with classes equal to the last one kept.
+        tail: (rows, 1) how much of it may be left out.
     """
     ordered, places = ranked(values)
     # Sequential, so that a longer list changes no earlier bit.
-    enough = total - masses.gather(-1, places).cumsum(dim=-1) <= _tail(total, mass)
+    enough = total - masses.gather(-1, places).cumsum(dim=-1) <= tail
     found = enough.to(torch.int8).argmax(dim=-1, keepdim=True)
-    all_of_it = (mass >= 1) | ~enough.any(dim=-1, keepdim=True)
-    last = torch.where(all_of_it, -torch.inf, ordered.gather(-1, found))
+    last = torch.where(enough.any(dim=-1, keepdim=True), ordered.gather(-1, found), -torch.inf)
+    return last, found + 1
+
+
+def _prefix(values: Tensor, end: tuple[Tensor, Tensor], mass: Tensor, ties: Ties) -> Tensor:
+    """Which of the classes near are in the shortest prefix: a mask (rows, near).
+
+    Args:
+        values: as for `_end`.
+        end: what that found.
+        mass: (rows, 1) in [0, 1].
+        ties: what to do with classes equal to the last one kept.
+    """
+    last = torch.where(mass >= 1, -torch.inf, end[0])
     kept = (values >= last) & (values > -torch.inf)
     if ties == "first":
-        kept = first_ties(values, kept, last, torch.where(all_of_it, values.shape[-1], found + 1))
+        counts = torch.where(last == -torch.inf, values.shape[-1], end[1])
+        kept = first_ties(values, kept, last, counts)
     return kept
 
 
@@ -135,7 +163,9 @@ def shortest_prefix(depth: Tensor, masses: Tensor, mass: Tensor) -> Kept:
         reached = _within_reach(depth, masses, total - _tail(total, mass))
         near = gather(near.values, reached & (depth < torch.inf))
         masses = along(masses, near.classes)
-    return near.only(_prefix(near.values, masses, total, mass, "first"))
+    # Equally deep classes can differ in mass, which the kernel for values does not take.
+    end = _end(near.values, masses, total, _tail(total, mass))
+    return near.only(_prefix(near.values, end, mass, "first"))
 
 
 def _within_reach(depth: Tensor, masses: Tensor, needed: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mappings import kernels
 from mappings.errors import InvalidParameter
 from mappings.parameters import Parameters, PerRow, Row, Seed
 from mappings.philox import DRAW_STREAM, ORDER_STREAM, uniforms, uniforms_at
@@ -54,6 +55,8 @@ class Draws(Parameters):
             first: the place of the first row in its batch, for messages.
             bad: rows without an answer; what is drawn from them means nothing.
         """
+        if self.replacement and kernels.available(masses.device):
+            return kernels.drawn(masses, row["seed"], self.samples, DRAW_STREAM)
         if self.replacement:
             return _inverted(masses, uniforms(row["seed"], self.samples, DRAW_STREAM))
         available = (masses > 0).sum(dim=-1)

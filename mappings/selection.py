@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mappings import kernels
 from mappings.compact import Kept, above, peaks, whole
 from mappings.ranking import greatest
 
@@ -29,8 +30,7 @@ def largest(values: Tensor, counts: Tensor, ties: Ties) -> Tensor:
     cut = (counts < classes).squeeze(-1)
     if not bool(cut.any()):
         return present
-    most = int(counts[cut].max())
-    last = greatest(values, most).gather(-1, counts.clamp(max=most) - 1)
+    last = _last(values, counts.clamp(max=int(counts[cut].max())))
     kept = present & (values >= last)
     if ties == "first":
         kept = first_ties(values, kept, last, counts)
@@ -44,10 +44,17 @@ def top_classes(logits: Tensor, counts: Tensor, ties: Ties) -> Kept:
     most = int(within.max())
     if 4 * most <= heights.shape[-1]:
         # So many blocks have a class at least as large as the last of their maxima.
-        floor = greatest(heights, most).gather(-1, within - 1)
+        floor = _last(heights, within)
         lower = torch.nextafter(floor, torch.full_like(floor, -torch.inf))
         kept = above(logits, heights, lower)
     return kept.only(largest(kept.values, counts, ties))
+
+
+def _last(values: Tensor, counts: Tensor) -> Tensor:
+    """The last of the `counts` largest of each row, (rows, 1); −inf where so many are masked."""
+    if kernels.available(values.device):
+        return kernels.nth_largest(values, counts)
+    return greatest(values, int(counts.max())).gather(-1, counts - 1)
 
 
 def first_ties(values: Tensor, kept: Tensor, last: Tensor, counts: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from mappings.kernels import exponentials, nearest, thresholds
+from mappings.kernels import cuts, draws, exponentials, nearest, thresholds
 from mappings.rows import HUGE
 
 TARGETS = [75, 90]
@@ -100,3 +100,31 @@ def test_a_threshold_compiles(name: str, capability: int) -> None:
     )
     assert len(made.asm["cubin"]) > 0
     assert "cvt.rn.f32" not in made.asm["ptx"], "a threshold is solved in float64"
+
+
+@pytest.mark.parametrize("capability", TARGETS)
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("weighed", [True, False])
+def test_a_cut_compiles(weighed: bool, dtype: str, capability: int) -> None:
+    given = {
+        "values": f"*{dtype}",
+        "masses": "*fp64" if weighed else f"*{dtype}",
+        **{"totals": "*fp64", "tails": "*fp64", "lasts": f"*{dtype}", "counts": "*i64"},
+        **{"width": "i32", "WEIGHED": weighed, "BLOCK": cuts.BLOCK},
+    }
+    made = compiled(cuts._halve, given, capability, cuts.WARPS)
+    assert len(made.asm["cubin"]) > 0
+
+
+@pytest.mark.parametrize("capability", TARGETS)
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+def test_a_draw_compiles(dtype: str, capability: int) -> None:
+    given = {"masses": f"*{dtype}", "sums": "*fp64", "kept": "i32", "chunks": "i32"}
+    fixed = {"CHUNK": draws.CHUNK}
+    made = compiled(draws._add_up, given | fixed, capability, draws.WARPS)
+    assert len(made.asm["cubin"]) > 0
+    more = {"seeds": "*i64", "out": "*i64", "samples": "i32", "STREAM": 2, "SLOTS": 256}
+    made = compiled(draws._draw, given | fixed | more, capability, draws.WARPS)
+    assert len(made.asm["cubin"]) > 0
+    # The numbers of the CPU: 2^-52 a step, not a float32 near it.
+    assert "0d3CB0000000000000" in made.asm["ptx"]

@@ -29,6 +29,10 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 KERNELS = {"softmax", "sparsemax", "entmax", "sparsegen", "sparsehourglass", "sparse_softmax"}
 GOLDEN = [row for row in PLAIN if row["mapping"]["name"] in KERNELS]
+NAMES = (
+    *("shares", "candidates", "simplex_threshold", "entmax_shift"),
+    *("drawn", "heaviest", "nth_largest"),
+)
 BETAS = [-0.9, -0.5, -1e-5, 1e-100, 1e-5, 0.25, 0.5, 0.75, 1.0]
 
 
@@ -37,7 +41,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The kernels are taken on the device of the tests; the names of those that were."""
     calls: set[str] = set()
     monkeypatch.setattr(kernels, "available", lambda device: device.type == DEVICE.type)
-    for name in ("shares", "candidates", "simplex_threshold", "entmax_shift"):
+    for name in NAMES:
         monkeypatch.setattr(kernels, name, _recording(getattr(kernels, name), name, calls))
     return calls
 

@@ -1,11 +1,13 @@
 """The service describes itself: mappings, health, documentation."""
 
+import re
 from typing import Any
 
+import httpx
 import pytest
 
 from mappings.registry import MAPPINGS
-from server import map_logits, shared_client
+from server import map_logits, running_server, shared_client
 
 
 def get(path: str) -> Any:
@@ -151,3 +153,30 @@ def test_whoever_asks_for_the_head_alone_gets_it(path: str) -> None:
 def test_the_head_of_what_is_not_there_is_an_error() -> None:
     assert shared_client().head("/nowhere").status_code == 404
     assert shared_client().head("/v1/map").status_code == 405
+
+
+WATCHED = """
+import atexit, gc
+from service.command import main
+atexit.register(lambda: print("objects", gc.get_freeze_count(), len(gc.get_objects())))
+main()
+"""
+"""The command line, which says at its end how many objects garbage is not looked for among, and
+among how many it is."""
+
+
+def test_garbage_is_not_looked_for_among_what_was_imported() -> None:
+    # Through hundreds of thousands of objects that takes a tenth of a second, in which nobody is
+    # answered.
+    with running_server(program=("-c", WATCHED)) as server:
+        assert (
+            httpx.post(
+                f"{server.url}/v1/map", json={"logits": [0, 1], "mapping": "softmax"}
+            ).status_code
+            == 200
+        )
+        server.stop()
+        found = re.search(r"objects (\d+) (\d+)", server.output)
+    assert found is not None, server.output
+    frozen, others = map(int, found.groups())
+    assert frozen > 100_000 > 2 * others

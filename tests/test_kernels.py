@@ -11,10 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-INTERPRETED, COMPILED = "tests/interpreted_kernels.py", "tests/compiled_kernels.py"
+FILES = [
+    ("tests/interpreted_kernels.py", "1"),
+    ("tests/interpreted_cuts.py", "1"),
+    ("tests/compiled_kernels.py", "0"),
+]
 
 
-@pytest.mark.parametrize(("file", "interpreted"), [(INTERPRETED, "1"), (COMPILED, "0")])
+@pytest.mark.parametrize(("file", "interpreted"), FILES)
 def test_the_kernels_hold(file: str, interpreted: str, tmp_path: Path) -> None:
     if find_spec("triton") is None:
         pytest.skip("Triton is made for Linux alone")

@@ -48,3 +48,24 @@ def entmax_shift(scores: Tensor, beta: Tensor, limit: float, steps: int) -> Tens
     from mappings.kernels import thresholds
 
     return thresholds.entmax_shift(scores, beta, limit, steps)
+
+
+def drawn(masses: Tensor, seed: Tensor, samples: int, stream: int) -> Tensor:
+    """The places of seeded draws; see `draws.drawn`."""
+    from mappings.kernels import draws
+
+    return draws.drawn(masses, seed, samples, stream)
+
+
+def heaviest(values: Tensor, masses: Tensor, total: Tensor, tail: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the fewest classes that hold enough end; see `cuts.heaviest`."""
+    from mappings.kernels import cuts
+
+    return cuts.heaviest(values, masses, total, tail)
+
+
+def nth_largest(values: Tensor, counts: Tensor) -> Tensor:
+    """The last of the `counts` largest; see `cuts.nth_largest`."""
+    from mappings.kernels import cuts
+
+    return cuts.nth_largest(values, counts)
