@@ -9,29 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import simpy
-import torch
 import uvloop
 
 from arrivals import Asking, Figures, figures_of, quantile_of
+from batch_times import Workload, batch_times, line_of
 from fleet import Costs, Server
 from load import Answer, random_callers, waiting_callers
 from processor_time import Threads, machine_seconds
-from schemas.read import read_request
-from schemas.request import MapRequest
 from server import RunningServer, metric
-from service.engine.batch import Batch, Entry
-from service.engine.job import Job
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64)
-"""Rows of the batches that are timed (counts)."""
-
-TURNS = 15
-SECONDS = 4.0
+SECONDS = 2.5
 WARM_SECONDS = 0.5
 """The beginning of a load, in which callers connect, that is not looked at (seconds)."""
 
 LONE, BUSY = 1, 32
 """Callers under which the server is measured (counts)."""
+
+SPARSE = 0.25
+"""Requests at random times under which it is measured, as a share of what `BUSY` callers get."""
 
 
 FEW_CLASSES = 8
@@ -40,32 +35,11 @@ FEW_CLASSES = 8
 WAKE_SECONDS = 3e-5
 """Of the worker, from being told that something waits until it takes it: a few dozen lines."""
 
-WEIGHTS = (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+WEIGHTS = (0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Weights of the worker that are tried; the interpreter changes hands when the loop has nothing to
 do, and else after service.server.SWITCH_SECONDS."""
 
 SIMULATED_SECONDS = 8.0
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is asked again and again.
-
-    Attributes:
-        name: what it is called in tables.
-        mapping: the mapping's name.
-        classes: of every row (a count).
-        outputs: what is computed of it.
-        dtype: of the logits as they arrive.
-        request: the whole request, of one row, as it goes over the wire.
-    """
-
-    name: str
-    mapping: str
-    classes: int
-    outputs: Sequence[str]
-    dtype: torch.dtype
-    request: bytes
 
 
 @dataclass(frozen=True)
@@ -75,16 +49,16 @@ class Measured:
     Attributes:
         figures: what callers saw.
         host_seconds: processor time of the event loop's thread, a request.
+        worker_seconds: processor time of the worker's thread, a request.
         caller_seconds: processor time of the callers' process, a request.
-        compute_seconds: of a batch, by the clock, on average.
         others: processors that neither server nor callers, but others on the machine, kept busy.
         seconds: of every answer, those of the beginning left out.
     """
 
     figures: Figures
     host_seconds: float
+    worker_seconds: float
     caller_seconds: float
-    compute_seconds: float
     others: float
     seconds: Sequence[float]
 
@@ -94,59 +68,14 @@ class Calibration:
     """What a simulation needs of this machine.
 
     Attributes:
-        costs: of a server.
+        costs: of a server that is never idle for long.
+        idling: of one that is, as its processors are slower then.
         call: of the callers' process, a request (seconds).
-        lone: the load of one caller, under which a part of it was measured.
-        busy: that of a few.
     """
 
     costs: Costs
+    idling: Costs
     call: float
-    lone: Measured
-    busy: Measured
-
-
-@dataclass(frozen=True)
-class Line:
-    """A batch's time: some, and some for every row (seconds)."""
-
-    batch: float
-    row: float
-
-    def of(self, rows: float) -> float:
-        """Of a batch of so many rows."""
-        return self.batch + self.row * rows
-
-
-def batch_times(workload: Workload, classes: int) -> dict[int, list[float]]:
-    """The times of batches, by their rows; taken in turn.
-
-    As the server's worker does it: jobs of one row each, joined, evaluated and taken apart.
-    """
-    fields = {"mapping": workload.mapping, "outputs": list(workload.outputs)}
-    generator = torch.Generator().manual_seed(0)
-    logits = 3 * torch.randn(max(BATCHES), classes, generator=generator)
-    rows = logits.to(workload.dtype).split(1)
-    taken: dict[int, list[float]] = {count: [] for count in BATCHES}
-    for turn in range(TURNS + 1):
-        for count, times in taken.items():
-            request = read_request(MapRequest, fields, widths=[classes])
-            batch = Batch([Entry(Job(row, request)) for row in rows[:count]], torch.device("cpu"))
-            started = time.perf_counter()
-            while not batch.step():
-                pass
-            batch.outcomes()
-            # The first of each warms up.
-            if turn:
-                times.append(time.perf_counter() - started)
-    return taken
-
-
-def line_of(taken: dict[int, list[float]]) -> Line:
-    """The line nearest to the medians."""
-    medians = {count: statistics.median(times) for count, times in taken.items()}
-    row, batch = statistics.linear_regression(list(medians), list(medians.values()))
-    return Line(max(batch, 0.0), max(row, 0.0))
 
 
 @dataclass(frozen=True)
@@ -171,7 +100,7 @@ class Probe:
         before, started = self._counters(), time.perf_counter()
         every = uvloop.run(load())
         seconds = time.perf_counter() - started
-        batches, rows, compute, worker, host, own, machine = (
+        batches, rows, worker, host, own, machine = (
             after - earlier for earlier, after in zip(before, self._counters(), strict=True)
         )
         bad = [one.status for one in every if one.status != 200]
@@ -183,28 +112,39 @@ class Probe:
         figures = Figures(rate, rows / batches, quantile_of(times, 0.5), quantile_of(times, 0.99))
         count = len(every)
         others = max(machine - worker - host - own, 0.0) / seconds
-        return Measured(figures, host / count, own / count, compute / batches, others, times)
+        return Measured(figures, host / count, worker / count, own / count, others, times)
 
     def _counters(self) -> tuple[float, ...]:
         server = self.server
-        names = ("batch_rows_count", "batch_rows_sum", "compute_duration_seconds_sum")
-        counted = [metric(server, f"probmap_{name}") for name in names]
+        counted = [metric(server, f"probmap_batch_rows_{name}") for name in ("count", "sum")]
         own = time.process_time()
         return (*counted, *self.threads.seconds(), own, machine_seconds())
 
 
-def calibrated(probe: Probe) -> Calibration:
-    """Measures what the server's work takes, under one caller and under a few.
+def median_of(runs: Sequence[Measured]) -> Measured:
+    """The medians of one load's turns, and all of their answers."""
+    figures = Figures(
+        **{
+            name: statistics.median(getattr(run.figures, name) for run in runs)
+            for name in ("rate", "batch", "median", "p99")
+        }
+    )
+    times = ("host_seconds", "worker_seconds", "caller_seconds", "others")
+    middle = {name: statistics.median(getattr(run, name) for run in runs) for name in times}
+    return Measured(figures, **middle, seconds=[one for run in runs for one in run.seconds])
+
+
+def calibrated(workload: Workload, lone: Measured, busy: Measured, sparse: Measured) -> Calibration:
+    """What the server's work takes, from what it took under one caller, a few, and random times.
 
     The event loop's time for a request falls as batches grow, since some of it is a batch's: two
     loads tell the two apart. What the worker's time would be with rows of a few classes it spends
     in the interpreter, and the rest beside it. The worker's weight is what makes the simulated
-    batches under a few callers as large as the measured ones.
+    batches under a few callers as large as the measured ones. Processors that were idle meanwhile
+    take longer for the same, cold as they are: how much so the requests at random times show.
     """
-    workload = probe.workload
     taken = batch_times(workload, workload.classes)
     whole, held = line_of(taken), line_of(batch_times(workload, FEW_CLASSES))
-    lone, busy = probe.waiting(LONE), probe.waiting(BUSY)
     joined = 1 / busy.figures.batch
     settle = max((lone.host_seconds - busy.host_seconds) / (1 - joined), 0.0)
     each = busy.host_seconds - settle * joined
@@ -227,7 +167,26 @@ def calibrated(probe: Probe) -> Calibration:
         found = simulated(one, busy.caller_seconds, workload, callers=BUSY)
         return abs(math.log(found.batch / busy.figures.batch))
 
-    return Calibration(min(weighted, key=distance), busy.caller_seconds, lone, busy)
+    chosen = min(weighted, key=distance)
+    rows = sparse.figures.batch
+    host = sparse.host_seconds / (each + settle / rows)
+    worker = sparse.worker_seconds / (whole.of(rows) / rows)
+    idling = slower(chosen, max(host, 1.0), max(worker, 1.0))
+    return Calibration(chosen, idling, busy.caller_seconds)
+
+
+def slower(costs: Costs, host: float, worker: float) -> Costs:
+    """Costs of a server whose loop and worker take so many times as long."""
+    return replace(
+        costs,
+        read=costs.read * host,
+        write=costs.write * host,
+        settle=costs.settle * host,
+        batch=costs.batch * worker,
+        row=costs.row * worker,
+        kernel_batch=costs.kernel_batch * worker,
+        kernel_row=costs.kernel_row * worker,
+    )
 
 
 def simulated(

@@ -40,8 +40,8 @@ class Costs:
         kernel_row: of the worker, beside the interpreter, each row of it.
         weight: how much of the interpreter the worker gets while the event loop wants it too, to
             each part that the loop gets (dimensionless).
-        host_spread: the loop's times drawn, as ratios to their mean.
-        worker_spread: the worker's times drawn, as ratios to their mean.
+        host_spread: the loop's times drawn, a pass, as ratios to their mean.
+        worker_spread: the worker's times drawn, a batch, as ratios to their mean.
     """
 
     read: float = 0.0
@@ -151,10 +151,11 @@ class Server:
                 yield self._called
             # What comes meanwhile is for the next pass; what is read goes to the worker together.
             turn, self._pieces = self._pieces, []
+            # What makes a piece slow lasts: those of one pass are slow together.
+            ratio = self._drawn(1.0, self.costs.host_spread)
             for seconds, ending in turn:
                 if seconds:
-                    drawn = self._drawn(seconds, self.costs.host_spread)
-                    yield self._interpreter.work(drawn)
+                    yield self._interpreter.work(seconds * ratio)
                 ending()
             self._waiting.extend(self._read)
             self._read.clear()

@@ -4,17 +4,19 @@
 
 First the simulation is given what a request takes on this machine, measured in the same run
 (benchmarks/calibration.py): the evaluation of batches in this process, and a server under one
-caller and under 32. What it then says of other loads stands beside what a real server did.
+caller, under 32, and under requests at random times. What it then says of other loads stands beside
+what a real server did.
 Then a fleet of such servers is asked for more than one can do, some of them slow.
 
-A load that others put on the machine is in the measured figures and not in the simulated ones: the
-table says how much that was.
+All loads take turns, for the same one differs from itself by more than the simulation may: medians
+are compared, and the rates that each had are beside them. A load that others put on the machine is
+in the measured figures and not in the simulated ones: the table says how much that was.
 """
 
 import argparse
 import os
 import random
-from typing import Any
+from dataclasses import dataclass
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # As the server has it, before torch.
 
@@ -24,7 +26,18 @@ from rich.console import Console
 from rich.table import Table
 
 from arrivals import Asking, quantile_of
-from calibration import BUSY, LONE, Calibration, Measured, Probe, Workload, calibrated, simulated
+from batch_times import Workload
+from calibration import (
+    BUSY,
+    LONE,
+    SPARSE,
+    Calibration,
+    Measured,
+    Probe,
+    calibrated,
+    median_of,
+    simulated,
+)
 from fleet import Choice, Costs, Pauses, Server
 from load import binary_request, request_bytes
 from processor_time import Threads
@@ -44,8 +57,11 @@ NAMES = dict(zip(COLUMNS, ("rate", "batch", "median", "p99"), strict=True))
 WAITING = (4, 16, 64)
 """Callers of the loads that are foretold (counts)."""
 
-SHARES = (0.3, 0.6)
+SHARES = (0.4, 0.55)
 """Requests at random times, as shares of what 32 callers got."""
+
+TURNS = 5
+"""How often each load is measured; the same load differs by half from one time to the next."""
 
 SERVERS = 32
 """Of the simulated fleet (a count); what is said of a share of its load holds for larger ones."""
@@ -65,7 +81,18 @@ FLEETS: dict[str, tuple[int, Pauses | None]] = {
 
 FLEET_WAY = "bfloat16, sparse"
 
-console = Console(width=130)
+console = Console(width=150)
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many callers who wait for their answers, or so many requests a second at random times."""
+
+    callers: int = 0
+    rate: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.rate:.0f}/s" if self.rate else f"{self.callers} callers"
 
 
 def workloads() -> list[Workload]:
@@ -82,32 +109,48 @@ def workloads() -> list[Workload]:
     return found
 
 
+def measure(probe: Probe) -> dict[Load, list[Measured]]:
+    """All loads of a workload, in turns."""
+    able = probe.waiting(BUSY).figures.rate
+    loads = [Load(callers=count) for count in (LONE, BUSY, *WAITING)]
+    loads += [Load(rate=share * able) for share in (SPARSE, *SHARES)]
+    runs: dict[Load, list[Measured]] = {load: [] for load in loads}
+    for _ in range(TURNS):
+        for load, found in runs.items():
+            found.append(probe.steady(load.rate) if load.rate else probe.waiting(load.callers))
+    return runs
+
+
 def compare(probe: Probe) -> list[tuple[str, bool]]:
     """Prints the loads of one workload; which foretold figures hold."""
-    given = calibrated(probe)
+    runs = measure(probe)
+    lone, busy, *_ = runs
+    sparse = next(load for load in runs if load.rate)
+    given = calibrated(probe.workload, *(median_of(runs[load]) for load in (lone, busy, sparse)))
     show_costs(probe.workload, given)
-    table = Table(title=f"{probe.workload.name}: measured → simulated")
-    for name in ("load", *COLUMNS, "others"):
+    table = Table(title=f"{probe.workload.name}: medians of {TURNS} turns → simulated")
+    for name in ("load", "its turns", *COLUMNS, "others"):
         table.add_column(name, justify="right", no_wrap=True)
     held: list[tuple[str, bool]] = []
-
-    def add(name: str, real: Measured, *, foretold: bool = True, **load: Any) -> None:
-        said = simulated(given.costs, given.call, probe.workload, **load)
+    for load, turns in runs.items():
+        real = median_of(turns)
+        said = simulated(
+            given.idling if load.rate else given.costs,
+            given.call,
+            probe.workload,
+            callers=load.callers,
+            rate=load.rate,
+        )
+        is_given = load in (lone, busy, sparse)
         texts: list[str] = []
         for column, scale in COLUMNS.items():
             one, two = (getattr(figures, NAMES[column]) * scale for figures in (real.figures, said))
             texts.append(f"{one:,.1f} → {two:,.1f}  {two / one:.2f}")
-            if foretold:
+            if not is_given:
                 held.append((column, abs(two / one - 1) <= WITHIN))
-        table.add_row(name if foretold else f"{name}, given", *texts, f"{real.others:.2f}")
-
-    add(f"{LONE} caller", given.lone, foretold=False, callers=LONE)
-    add(f"{BUSY} callers", given.busy, foretold=False, callers=BUSY)
-    for callers in WAITING:
-        add(f"{callers} callers", probe.waiting(callers), callers=callers)
-    for share in SHARES:
-        rate = share * given.busy.figures.rate
-        add(f"{rate:.0f}/s at random", probe.steady(rate), rate=rate)
+        rates = [turn.figures.rate for turn in turns]
+        spread = f"{min(rates):,.0f}–{max(rates):,.0f}/s"
+        table.add_row(f"{load}{', given' * is_given}", spread, *texts, f"{real.others:.2f}")
     console.print(table)
     return held
 
