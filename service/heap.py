@@ -11,7 +11,7 @@ MEBIBYTE = 1 << 20
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Names of mallopt's parameters in glibc's <malloc.h>."""
 
-KEPT = {M_ARENA_MAX: 1, M_MMAP_THRESHOLD: 32 * MEBIBYTE, M_TRIM_THRESHOLD: 128 * MEBIBYTE}
+KEPT = {M_ARENA_MAX: 1, M_MMAP_THRESHOLD: 32 * MEBIBYTE, M_TRIM_THRESHOLD: 48 * MEBIBYTE}
 """One heap for all threads, on it all but the largest tensors, and how much of it may lie free."""
 
 

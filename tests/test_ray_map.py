@@ -155,7 +155,8 @@ def pieces(output: Path) -> int:
 def test_actors_that_die_and_runs_that_end_lose_nothing(ray: Ray, tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     source.mkdir()
-    np.save(source / "large.npy", RANDOM.normal(size=(12_000, 60)) * 3)
+    # Enough that a run which goes on with it is not done before it has been seen to.
+    np.save(source / "large.npy", RANDOM.normal(size=(16_000, 60)) * 3)
     np.save(source / "small.npy", RANDOM.normal(size=(3, 60)))
     arguments = [f"{source}/*.npy", output, *SLOW]
     large = output / "large.parquet"
@@ -172,7 +173,7 @@ def test_actors_that_die_and_runs_that_end_lose_nothing(ray: Ray, tmp_path: Path
     kept = pieces(large)
     assert kept > 0
     process = ray.start(*arguments)
-    until(lambda: ray.at_work_on(large), SECONDS)
+    until(lambda: pieces(large) > kept, SECONDS)
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 130
